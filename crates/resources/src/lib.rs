@@ -1,0 +1,2 @@
+//! The nouns: every kind we serve, its schema, defaults, validation. Pure: no I/O, no
+//! clock, no chance.

@@ -1,0 +1,153 @@
+//! The memory: keys, bytes, revisions, watch. Knows nothing of the API.
+//!
+//! One contract ([`Store`]) with etcd's semantics, two implementations:
+//! [`embedded`] (one node, redb, group commit) and [`etcd`] (three or more nodes).
+//! One conformance suite runs on both.
+//!
+//! # Guarantees
+//!
+//! - Every write is a compare-and-swap transaction and takes one revision, however
+//!   many keys it touches. Revisions grow without end and never go back: not at a
+//!   restart, not at promotion to etcd, not at restore from a snapshot (see [`epoch`]).
+//! - A write that was acknowledged survives power loss. A write that failed with
+//!   [`StoreError::OutcomeUnknown`] is there wholly or not at all.
+//! - Reads without a revision are linearizable.
+//! - A watch delivers every change after its starting revision, in order, once, a
+//!   revision at a time, or fails with [`StoreError::Compacted`].
+
+use std::{fmt, pin::Pin};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::Stream;
+
+/// A point in the store's history. 0 is "before anything was written".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One key as it stood at some revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Bytes,
+    pub value: Bytes,
+    /// When this incarnation of the key was first written.
+    pub created: Revision,
+    /// When it was last written.
+    pub modified: Revision,
+}
+
+/// What happened to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Put(Entry),
+    Deleted { key: Bytes },
+}
+
+/// All changes of one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    pub revision: Revision,
+    pub changes: Vec<Change>,
+}
+
+/// What must hold for a transaction to happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    Absent { key: Bytes },
+    ModifiedAt { key: Bytes, revision: Revision },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    Put { key: Bytes, value: Bytes },
+    Delete { key: Bytes },
+}
+
+/// All of `writes` if all of `expect` holds, otherwise nothing. A key may appear in
+/// `writes` once at most; deleting an absent key is allowed and changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    pub expect: Vec<Expect>,
+    pub writes: Vec<Write>,
+}
+
+/// Which keys to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    pub prefix: Bytes,
+    /// Only keys greater than this one (which must begin with `prefix`).
+    pub after: Option<Bytes>,
+    /// At most so many entries; 0 is no limit.
+    pub limit: usize,
+    /// As things stood then; `None` is now, linearizable.
+    pub at: Option<Revision>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub entries: Vec<Entry>,
+    /// Whether more entries follow the last one.
+    pub more: bool,
+    /// The revision this page shows. For a read of now it is at least that of every write
+    /// acknowledged before the call, and the page is exactly the state at it.
+    pub revision: Revision,
+}
+
+/// Changes as they come. Ends only with an error.
+pub type Watch = Pin<Box<dyn Stream<Item = Result<Changes, StoreError>> + Send>>;
+
+/// The contract. See the module documentation for its guarantees.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// The newest revision, linearizable.
+    async fn revision(&self) -> Result<Revision, StoreError>;
+
+    /// The oldest revision that can still be read or watched from.
+    async fn compacted(&self) -> Result<Revision, StoreError>;
+
+    async fn get(&self, key: &Bytes) -> Result<Option<Entry>, StoreError>;
+
+    async fn range(&self, range: Range) -> Result<Page, StoreError>;
+
+    /// Applies the transaction and answers its revision once it is durable.
+    async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError>;
+
+    /// Every change to keys with `prefix` at revisions greater than `after`. `after` may lie in the future:
+    /// changes up to it are then not delivered.
+    async fn watch(&self, prefix: Bytes, after: Revision) -> Result<Watch, StoreError>;
+
+    /// Forgets what only reads and watches before `revision` need.
+    async fn compact(&self, revision: Revision) -> Result<(), StoreError>;
+}
+
+/// Divided by what the caller can do next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// An expectation did not hold; nothing was written. `found` is the key as it stands.
+    #[error("key {} is not as expected", String::from_utf8_lossy(.key))]
+    Conflict { key: Bytes, found: Option<Entry> },
+    /// The revision is no longer kept. List again.
+    #[error("revision {requested} is no longer kept; the oldest is {oldest}")]
+    Compacted { requested: Revision, oldest: Revision },
+    /// A read at a revision that has not happened yet.
+    #[error("revision {requested} is in the future; the newest is {newest}")]
+    Future { requested: Revision, newest: Revision },
+    #[error("a transaction of {bytes} bytes is larger than the limit of {limit}")]
+    TooLarge { bytes: usize, limit: usize },
+    /// It did not happen; trying again may help.
+    #[error("the store cannot be reached: {reason}")]
+    Unavailable { reason: String },
+    /// A write may or may not have happened; read before trying again.
+    #[error("the store did not say whether the write happened: {reason}")]
+    OutcomeUnknown { reason: String },
+    /// The store refuses all further work until it is opened again: its disk failed in a way after which
+    /// nothing it says could be trusted.
+    #[error("the store stopped: {reason}")]
+    Failed { reason: String },
+}

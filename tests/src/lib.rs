@@ -1,0 +1,1 @@
+//! End-to-end tests live in the sibling files; this crate only gives them a home.
