@@ -1,2 +1,6 @@
 //! The nouns: every kind we serve, its schema, defaults, validation. Pure: no I/O, no
 //! clock, no chance.
+
+pub mod names;
+pub mod quote;
+pub mod selector;
