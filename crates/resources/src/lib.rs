@@ -2,5 +2,6 @@
 //! clock, no chance.
 
 pub mod names;
+pub mod patch;
 pub mod quote;
 pub mod selector;
