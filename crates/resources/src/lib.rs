@@ -1,2 +1,5 @@
 //! The nouns: every kind we serve, its schema, defaults, validation. Pure: no I/O, no
 //! clock, no chance.
+
+pub mod field_error;
+pub mod schema;
