@@ -21,18 +21,31 @@
 //!   silence would be a lie, so [`structural::check`] refuses a schema that has any.
 //! - Ratcheting (letting an unchanged bad field pass on update) is not done.
 
+mod builtin;
+mod decode;
 mod defaulting;
+mod embedded;
 mod emit;
+mod format;
+pub mod json_path;
+mod list_type;
 pub mod parse;
 mod pattern;
 mod prune;
 
+mod validate;
+
 use serde_json::{Number, Value};
 
+pub use builtin::{Flavour, definitions, from_k8s_openapi};
+pub use decode::{DecodeError, check_types};
 pub use defaulting::apply_defaults;
+pub use format::is_recognised as is_recognised_format;
+pub use json_path::{JsonPath, JsonPathError};
 pub use parse::SchemaError;
 pub use pattern::Pattern;
 pub use prune::prune;
+pub use validate::validate;
 
 /// The schema of one value. Most nodes of a real schema are leaves with a type and a
 /// description, so what is rare sits behind a box.
