@@ -1,0 +1,268 @@
+//! Regular expressions written for Go's RE2, run by the `regex` crate.
+//!
+//! The two dialects are close, and where they differ a pattern must mean what it means in
+//! Go: `\d`, `\w` and `\s` are ASCII, a `{` that counts nothing is a brace, `[`, `&&`, `--`
+//! and `~~` inside a class are plain characters. [`translate`] rewrites those. A pattern is
+//! not anchored.
+//!
+//! The program is compiled on first use and kept: most patterns of most schemas are never
+//! met.
+
+use std::sync::{Arc, OnceLock};
+
+use regex::Regex;
+
+/// A pattern and, once used, its program.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: Box<str>,
+    program: Arc<OnceLock<Result<Regex, Box<str>>>>,
+}
+
+impl Pattern {
+    pub fn new(text: &str) -> Self {
+        Self { text: text.into(), program: Arc::default() }
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the pattern occurs in `input`; an error when it is not a pattern at all.
+    pub fn matches(&self, input: &str) -> Result<bool, &str> {
+        let program = self.program.get_or_init(|| {
+            Regex::new(&translate(&self.text)).map_err(|why| why.to_string().into_boxed_str())
+        });
+        match program {
+            Ok(regex) => Ok(regex.is_match(input)),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Why this is not a regular expression, if it is not.
+    pub fn fault(&self) -> Option<&str> {
+        self.matches("").err()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Rewrites RE2 syntax into that of the `regex` crate.
+fn translate(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len() + 16);
+    let mut rest = pattern;
+    let mut class = false;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        match c {
+            '\\' => {
+                rest = escape(after, class, &mut out);
+                continue;
+            }
+            '[' if class => match after.find(":]") {
+                Some(end) if after.starts_with(':') && after[1..end].chars().all(is_class_name) => {
+                    out.push('[');
+                    out.push_str(&after[..end + 2]);
+                    rest = &after[end + 2..];
+                    continue;
+                }
+                _ => out.push_str("\\["),
+            },
+            '[' => {
+                class = true;
+                out.push('[');
+                rest = after;
+                if let Some(negated) = rest.strip_prefix('^') {
+                    out.push('^');
+                    rest = negated;
+                }
+                // A bracket that comes first is a member, not the end.
+                if let Some(member) = rest.strip_prefix(']') {
+                    out.push_str("\\]");
+                    rest = member;
+                }
+                continue;
+            }
+            ']' if class => {
+                class = false;
+                out.push(']');
+            }
+            '&' | '~' if class => {
+                out.push('\\');
+                out.push(c);
+            }
+            '-' if class && (after.starts_with('-') || out.ends_with('-')) => out.push_str("\\-"),
+            '{' if !class && !counts(after) => out.push_str("\\{"),
+            '}' if !class && !closes_count(&out) => out.push_str("\\}"),
+            _ => out.push(c),
+        }
+        rest = after;
+    }
+    out
+}
+
+/// Handles what follows a backslash; gives back what is left.
+fn escape<'a>(after: &'a str, class: bool, out: &mut String) -> &'a str {
+    let Some(c) = after.chars().next() else {
+        // A trailing backslash is an error in both dialects; let the compiler say so.
+        out.push('\\');
+        return after;
+    };
+    let rest = &after[c.len_utf8()..];
+    let set = match c {
+        'd' => Some(("0-9", false)),
+        'D' => Some(("0-9", true)),
+        'w' => Some(("0-9A-Za-z_", false)),
+        'W' => Some(("0-9A-Za-z_", true)),
+        's' => Some(("\\t\\n\\f\\r ", false)),
+        'S' => Some(("\\t\\n\\f\\r ", true)),
+        _ => None,
+    };
+    match (c, set) {
+        (_, Some((members, negated))) => {
+            if class && !negated {
+                out.push_str(members);
+            } else {
+                out.push('[');
+                out.push_str(if negated { "^" } else { "" });
+                out.push_str(members);
+                out.push(']');
+            }
+            rest
+        }
+        ('Q', None) => {
+            let (literal, left) = rest.split_once("\\E").unwrap_or((rest, ""));
+            out.push_str(&regex::escape(literal));
+            left
+        }
+        ('b', None) if !class => {
+            out.push_str("(?-u:\\b)");
+            rest
+        }
+        (c, None) if c.is_ascii() && !c.is_ascii_alphanumeric() => {
+            // Go lets any punctuation be escaped; here some escapes mean something else.
+            if class && matches!(c, '-' | '[' | ']' | '^' | '\\' | '&' | '~') {
+                out.push('\\');
+                out.push(c);
+            } else {
+                out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4])));
+            }
+            rest
+        }
+        ('0', None) => {
+            let digits = rest.bytes().take(2).take_while(|b| (b'0'..=b'7').contains(b)).count();
+            let code = u32::from_str_radix(&rest[..digits], 8).unwrap_or(0);
+            out.push_str(&format!("\\x{{{code:x}}}"));
+            &rest[digits..]
+        }
+        (c, None) => {
+            out.push('\\');
+            out.push(c);
+            // The braces of \p{..} and \x{..} are not counts.
+            match (c, rest.strip_prefix('{').and_then(|inner| inner.find('}'))) {
+                ('p' | 'P' | 'x', Some(end)) => {
+                    out.push_str(&rest[..end + 2]);
+                    &rest[end + 2..]
+                }
+                _ => rest,
+            }
+        }
+    }
+}
+
+fn is_class_name(c: char) -> bool {
+    c == '^' || c == ':' || c.is_ascii_alphabetic()
+}
+
+/// Whether what follows a `{` makes it a repetition: `3}`, `3,}` or `3,5}`.
+fn counts(after: &str) -> bool {
+    let Some((inner, _)) = after.split_once('}') else { return false };
+    let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
+    let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+    !low.is_empty() && digits(low) && digits(high)
+}
+
+/// Whether a `}` met now ends a repetition that was let through.
+fn closes_count(out: &str) -> bool {
+    out.rfind('{').is_some_and(|open| {
+        !out[..open].ends_with('\\')
+            && out[open + 1..].chars().all(|c| c.is_ascii_digit() || c == ',')
+            && open + 1 < out.len()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pattern: &str, input: &str) -> bool {
+        Pattern::new(pattern).matches(input).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_is_not_anchored() {
+        assert!(found("b+", "abbc"));
+        assert!(!found("^b+$", "abbc"));
+    }
+
+    #[test]
+    fn shorthand_classes_are_ascii_as_in_go() {
+        assert!(found(r"^\d+$", "42"));
+        assert!(!found(r"^\d+$", "٤٢"));
+        assert!(!found(r"^\w+$", "é"));
+        assert!(found(r"^[\w.-]+$", "a-b.c_1"));
+        assert!(!found(r"^\s$", "\u{a0}"));
+        assert!(found(r"^[\D]+$", "abc"));
+    }
+
+    #[test]
+    fn braces_that_count_nothing_are_braces() {
+        assert!(found(r"^\${[a-z]+}$", "${abc}"));
+        assert!(found(r"^a{2}$", "aa"));
+        assert!(found(r"^a{2,}b{1,3}$", "aaab"));
+        assert!(found(r"^{}$", "{}"));
+    }
+
+    #[test]
+    fn set_operators_inside_classes_are_plain_characters() {
+        assert!(found(r"^[a&&b]+$", "a&b"));
+        assert!(found(r"^[[a]+$", "[a"));
+        assert!(found(r"^[a~~b]+$", "~"));
+        assert!(found(r"^[]a]+$", "]a"));
+        assert!(found(r"^[[:alpha:]]+$", "abc"));
+    }
+
+    #[test]
+    fn literal_spans_and_escaped_punctuation_work() {
+        assert!(found(r"^\Qa.b\E$", "a.b"));
+        assert!(!found(r"^\Qa.b\E$", "axb"));
+        assert!(found(r"^\/\_\<\ $", "/_< "));
+        assert!(found(r"^\p{Greek}$", "α"));
+        assert!(found(r"^\x{41}$", "A"));
+    }
+
+    #[test]
+    fn patterns_met_in_the_field_compile() {
+        for pattern in [
+            r"^(/[^/\0]+)+$",
+            r"^(\d+|0x[0-9a-fA-F]{4})$",
+            r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+            r"^(([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])\.){3}([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])$",
+            r"^[\w-]+(\.[\w-]+)*$",
+        ] {
+            assert_eq!(Pattern::new(pattern).fault(), None, "{pattern} became {}", translate(pattern));
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_says_why() {
+        assert!(Pattern::new("a(").fault().is_some());
+        assert!(Pattern::new("a\\").fault().is_some());
+    }
+}
