@@ -15,11 +15,17 @@
 //! - A watch delivers every change after its starting revision, in order, once, a
 //!   revision at a time, or fails with [`StoreError::Compacted`].
 
-use std::{fmt, pin::Pin};
+pub mod embedded;
+pub mod epoch;
+
+use std::{collections::BTreeSet, fmt, pin::Pin};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
+
+/// The most bytes (keys and values together) one transaction may carry, on both stores.
+pub const MAX_TRANSACTION_BYTES: usize = 4 << 20;
 
 /// A point in the store's history. 0 is "before anything was written".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,11 +76,75 @@ pub enum Write {
 }
 
 /// All of `writes` if all of `expect` holds, otherwise nothing. A key may appear in
-/// `writes` once at most; deleting an absent key is allowed and changes nothing.
+/// `writes` once at most; deleting an absent key is allowed and changes nothing. A
+/// transaction that changes nothing takes no revision: it answers the newest one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     pub expect: Vec<Expect>,
     pub writes: Vec<Write>,
+}
+
+impl Transaction {
+    /// What the size limit counts.
+    pub fn bytes(&self) -> usize {
+        let expected = self.expect.iter().map(|expect| expect.key().len()).sum::<usize>();
+        let written = self.writes.iter().map(|write| match write {
+            Write::Put { key, value } => key.len() + value.len(),
+            Write::Delete { key } => key.len(),
+        });
+        expected + written.sum::<usize>()
+    }
+
+    /// Refuses what neither store could carry out, before anything is tried.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let bytes = self.bytes();
+        if bytes > MAX_TRANSACTION_BYTES {
+            return Err(StoreError::TooLarge { bytes, limit: MAX_TRANSACTION_BYTES });
+        }
+        let mut written = BTreeSet::new();
+        for write in &self.writes {
+            check_key(write.key())?;
+            if !written.insert(write.key()) {
+                let key = String::from_utf8_lossy(write.key());
+                return Err(StoreError::Invalid { reason: format!("key {key} is written twice") });
+            }
+        }
+        self.expect.iter().try_for_each(|expect| check_key(expect.key()))
+    }
+}
+
+/// Keys that begin with a zero byte are the store's own.
+fn check_key(key: &Bytes) -> Result<(), StoreError> {
+    match key.first() {
+        None => Err(StoreError::Invalid { reason: "a key is empty".to_owned() }),
+        Some(0) => Err(StoreError::Invalid { reason: "a key begins with a zero byte".to_owned() }),
+        Some(_) => Ok(()),
+    }
+}
+
+impl Expect {
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Expect::Absent { key } | Expect::ModifiedAt { key, .. } => key,
+        }
+    }
+}
+
+impl Write {
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Write::Put { key, .. } | Write::Delete { key } => key,
+        }
+    }
+}
+
+impl Change {
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Change::Put(entry) => &entry.key,
+            Change::Deleted { key } => key,
+        }
+    }
 }
 
 /// Which keys to read.
@@ -122,7 +192,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// changes up to it are then not delivered.
     async fn watch(&self, prefix: Bytes, after: Revision) -> Result<Watch, StoreError>;
 
-    /// Forgets what only reads and watches before `revision` need.
+    /// Forgets what only reads and watches before `revision` need: what it was then stays readable, changes
+    /// after it stay watchable. Forgetting again what was forgotten is allowed.
     async fn compact(&self, revision: Revision) -> Result<(), StoreError>;
 }
 
@@ -140,6 +211,9 @@ pub enum StoreError {
     Future { requested: Revision, newest: Revision },
     #[error("a transaction of {bytes} bytes is larger than the limit of {limit}")]
     TooLarge { bytes: usize, limit: usize },
+    /// It did not happen and never will: the caller asked for something no store does.
+    #[error("not a valid request: {reason}")]
+    Invalid { reason: String },
     /// It did not happen; trying again may help.
     #[error("the store cannot be reached: {reason}")]
     Unavailable { reason: String },

@@ -1,0 +1,197 @@
+//! From a file to a store that may be served: the lock, the format, the epoch.
+
+use std::{fs, io, path::Path};
+
+use redb::{Database, DatabaseError, ReadableDatabase, backends::FileBackend};
+
+use super::tables::{BASE, COMPACTED, FORMAT, HEAD, LOG, META, VERSIONS};
+use crate::epoch::mark::{self, Mark};
+
+/// What this build writes. Raise it together with a step in [`migrate`].
+const NEWEST: u64 = 1;
+
+/// Why the store could not be opened. Nothing was changed in it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the store at {place} is in use by another process")]
+    InUse { place: String },
+    #[error(
+        "the store at {place} has format {found}, newer than the {newest} this version knows; start the version that wrote it"
+    )]
+    Newer { place: String, found: u64, newest: u64 },
+    #[error("cannot open the store at {place}")]
+    Storage {
+        place: String,
+        #[source]
+        source: Box<redb::Error>,
+    },
+    #[error("cannot read or write {place}")]
+    File {
+        place: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot start the store's writer")]
+    Thread {
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The numbers a store starts with, raw.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub head: u64,
+    pub compacted: u64,
+    pub base: u64,
+}
+
+pub(super) fn open_error(place: &str, error: impl Into<redb::Error>) -> OpenError {
+    match error.into() {
+        redb::Error::DatabaseAlreadyOpen => OpenError::InUse { place: place.to_owned() },
+        source => OpenError::Storage { place: place.to_owned(), source: Box::new(source) },
+    }
+}
+
+/// Opens or makes the file. A new file's name is made durable too: a synced file that a power
+/// cut takes out of its directory is lost all the same.
+pub(super) fn open_file(path: &Path) -> Result<FileBackend, OpenError> {
+    let place = path.display().to_string();
+    let failed = |source| OpenError::File { place: place.clone(), source };
+    let new = !path.exists();
+    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(failed)?;
+    if new {
+        mark::sync_directory_of(path).map_err(failed)?;
+    }
+    FileBackend::new(file).map_err(|error: DatabaseError| open_error(&place, error))
+}
+
+/// Makes the tables of a new store, brings an older one up to date, refuses a newer one, and begins
+/// a new epoch when the file shows less than was already handed out.
+pub(super) fn prepare(
+    database: &Database,
+    place: &str,
+    mark_path: Option<&Path>,
+) -> Result<(Found, Option<Mark>), OpenError> {
+    let failed = |error: redb::Error| open_error(place, error);
+    let mut found = match read(database).map_err(failed)? {
+        None => create(database).map_err(failed)?,
+        Some((format, _)) if format > NEWEST => {
+            return Err(OpenError::Newer { place: place.to_owned(), found: format, newest: NEWEST });
+        }
+        Some((format, found)) => {
+            migrate(database, format).map_err(failed)?;
+            found
+        }
+    };
+    let Some(mark_path) = mark_path else { return Ok((found, None)) };
+    let file_failed = |source| OpenError::File { place: mark_path.display().to_string(), source };
+    let known = mark::read(mark_path).map_err(file_failed)?;
+    if let Some(base) = known.and_then(|known| known.next_base(found.base + found.head)) {
+        tracing::warn!(place, base, "an older copy of the store was put back; a new epoch begins");
+        found.base = base;
+        set_base(database, base).map_err(failed)?;
+    }
+    let mark = Mark::start(mark_path, found.base + found.head).map_err(file_failed)?;
+    Ok((found, Some(mark)))
+}
+
+fn read(database: &Database) -> Result<Option<(u64, Found)>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let number = |name: &str| -> Result<u64, redb::Error> {
+        let missing = || redb::Error::Corrupted(format!("the number {name:?} is missing"));
+        Ok(meta.get(name)?.ok_or_else(missing)?.value())
+    };
+    let format = number(FORMAT)?;
+    if format > NEWEST {
+        // Its other numbers may mean anything.
+        return Ok(Some((format, Found { head: 0, compacted: 0, base: 0 })));
+    }
+    Ok(Some((format, Found { head: number(HEAD)?, compacted: number(COMPACTED)?, base: number(BASE)? })))
+}
+
+/// An empty store stands at revision 1, as etcd does: a reader that was told 0 could not say "after what
+/// I saw", since 0 means "anything" to clients of the API.
+fn create(database: &Database) -> Result<Found, redb::Error> {
+    let found = Found { head: 1, compacted: 0, base: 0 };
+    let transaction = database.begin_write()?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        meta.insert(FORMAT, NEWEST)?;
+        meta.insert(HEAD, found.head)?;
+        meta.insert(COMPACTED, found.compacted)?;
+        meta.insert(BASE, found.base)?;
+        transaction.open_table(VERSIONS)?;
+        transaction.open_table(LOG)?.insert(found.head, [].as_slice())?;
+    }
+    transaction.commit()?;
+    Ok(found)
+}
+
+/// Brings a store of an older format up to [`NEWEST`], one step per format, all in one transaction: a
+/// migration cut off half-way never happened.
+fn migrate(database: &Database, from: u64) -> Result<(), redb::Error> {
+    if from == NEWEST {
+        return Ok(());
+    }
+    let transaction = database.begin_write()?;
+    for format in from..NEWEST {
+        match format {
+            // Format 1 is the first there was, so nothing can come before it.
+            0 => return Err(redb::Error::Corrupted("format 0 was never written".to_owned())),
+            _ => {}
+        }
+        transaction.open_table(META)?.insert(FORMAT, format + 1)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn set_base(database: &Database, base: u64) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    transaction.open_table(META)?.insert(BASE, base)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::{Options, open};
+
+    #[test]
+    fn a_newer_format_is_refused_by_name_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.redb");
+        drop(open(&path, Options::default()).unwrap());
+        let database = Database::open(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(META).unwrap().insert(FORMAT, NEWEST + 1).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+
+        let refused = open(&path, Options::default()).unwrap_err();
+        assert!(matches!(refused, OpenError::Newer { found: 2, newest: 1, .. }), "{refused}");
+        assert!(refused.to_string().contains("store.redb"), "{refused}");
+        let database = Database::open(&path).unwrap();
+        assert_eq!(read(&database).unwrap().unwrap().0, NEWEST + 1);
+    }
+
+    #[test]
+    fn a_second_opener_is_refused_with_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.redb");
+        let first = open(&path, Options::default()).unwrap();
+        let refused = open(&path, Options::default()).unwrap_err();
+        assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+        assert!(refused.to_string().contains("store.redb"), "{refused}");
+        drop(first);
+        open(&path, Options::default()).unwrap();
+    }
+}
