@@ -18,12 +18,13 @@ const MAY_ENTER: &[(&str, &[&str])] = &[
     ("network", &[]),
     ("storage", &[]),
     ("planner", &["resources"]),
+    ("pki", &["world"]),
     ("apiserver", &["resources", "store", "world"]),
     // In process it hands requests straight to the API server.
     ("client", &["apiserver"]),
     ("controllers", &["client", "planner", "resources", "world"]),
     ("agent", &["client", "hypervisor", "network", "planner", "resources", "storage", "world"]),
-    ("cli", &["client", "resources"]),
+    ("cli", &["client", "pki", "resources", "world"]),
 ];
 
 /// These put the house together, so every room is open to them.
