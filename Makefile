@@ -1,0 +1,41 @@
+# Two commands do everything on a fresh Debian 12 with a Rust toolchain:
+# `make run` and `make test`. The work is done in scripts/; this file names it.
+#
+#   CI=true or SHEAF_CACHE=DIR   keep build artefacts outside the checkout
+#   DATA_DIR=DIR                 where `make run` keeps its data (default ./data)
+#   ARGS="..."                   more arguments for `sheaf up` in `make run`
+
+DATA_DIR ?= $(CURDIR)/data
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build bench lint soak clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## Build Sheaf and start it here on one node (DATA_DIR, ARGS)
+	exec target/release/sheaf up --data-dir "$(DATA_DIR)" $(ARGS)
+
+test: ## Check everything a change must pass: lints, unit, conformance and end-to-end tests
+	@scripts/install-packages build test
+	@scripts/with-cache scripts/test
+
+build: ## Build the release binary, target/release/sheaf
+	@scripts/install-packages build
+	@scripts/with-cache scripts/build-release
+
+bench: build ## Measure speed and memory; the table also goes to bench/results/
+	@scripts/install-packages test
+	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --workspace --bench '*'
+
+lint: ## Check formatting, lints and, with cargo-deny, the dependencies' licences
+	@scripts/install-packages build
+	@scripts/with-cache scripts/lint
+
+soak: ## Run the long tests: many seeds, every fault (hours)
+	@scripts/install-packages build test
+	@scripts/with-cache scripts/soak
+
+clean: ## Remove what was built here (not ./data, not the cache)
+	rm -rf target
