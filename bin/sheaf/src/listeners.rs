@@ -82,7 +82,15 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_the_host_does_not_have_is_left_out_only_where_optional() {
-        assert_eq!(open(&[listen("192.0.2.1:0", true)]).unwrap().len(), 0);
-        assert!(open(&[listen("192.0.2.1:0", false)]).unwrap_err().problem.contains("no such address"));
+        assert_eq!(open(&[listen("203.0.113.77:0", true)]).unwrap().len(), 0);
+        assert!(open(&[listen("203.0.113.77:0", false)]).unwrap_err().problem.contains("no such address"));
+    }
+
+    #[tokio::test]
+    async fn both_families_share_a_port_because_neither_takes_the_others_clients() {
+        let v4 = open(&[listen("0.0.0.0:0", false)]).unwrap();
+        let port = v4[0].local_addr().unwrap().port();
+        // A host without IPv6 leaves it out; a port in use would be refused all the same.
+        open(&[listen(&format!("[::]:{port}"), true)]).unwrap();
     }
 }

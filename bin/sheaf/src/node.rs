@@ -159,6 +159,50 @@ fn url(advertise: IpAddr, bound: &[SocketAddr]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, time::Duration};
+
+    use sheaf_cli::{Listen, LogFormat};
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn build(data_dir: &Path, world: &World) -> Node {
+        let config = UpConfig {
+            name: "n1".into(),
+            advertise: "127.0.0.1".parse().unwrap(),
+            data_dir: data_dir.to_owned(),
+            listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false }],
+            admin_password: None,
+            log_format: LogFormat::Text,
+            hints: false,
+        };
+        Node::build(config, world.clone(), CancellationToken::new()).unwrap().0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_kubeconfig_gets_the_renewed_certificate_while_the_node_runs() {
+        let (dir, world) = (tempfile::tempdir().unwrap(), World::seeded(1));
+        let node = build(dir.path(), &world);
+        let read = || fs::read_to_string(dir.path().join("admin.kubeconfig")).unwrap();
+        let old = read();
+        tokio::time::advance(243 * DAY).await;
+        assert_eq!(read(), old);
+        tokio::select! {
+            biased;
+            never = node.keep_certificates_fresh() => match never {},
+            () = tokio::time::sleep(DAY) => {}
+        }
+        let new = read();
+        assert_ne!(new, old);
+        assert!(
+            node.certificates.admin().expires
+                > i64::try_from((world.clock.since_epoch() + 300 * DAY).as_secs()).unwrap()
+        );
+        node.write_admin_kubeconfig().unwrap();
+        assert_eq!(read(), new);
+    }
+
     #[test]
     fn the_url_has_the_port_that_answers_at_the_advertised_address() {
         let url = |advertise: &str, bound: &[&str]| {

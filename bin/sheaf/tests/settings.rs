@@ -44,8 +44,8 @@ fn a_port_that_is_taken_is_refused() {
 fn an_address_of_another_host_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let ended =
-        up(&["--name", "n1", "--listen", "192.0.2.1:6443", "--data-dir", dir.path().to_str().unwrap()]);
-    refused(&ended, "--listen", "192.0.2.1:6443", "no such address");
+        up(&["--name", "n1", "--listen", "203.0.113.77:6443", "--data-dir", dir.path().to_str().unwrap()]);
+    refused(&ended, "--listen", "203.0.113.77:6443", "no such address");
 }
 
 #[test]

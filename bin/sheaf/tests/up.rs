@@ -167,6 +167,17 @@ fn a_directory_of_a_newer_sheaf_is_refused_and_left_alone() {
 }
 
 #[test]
+fn logs_for_machines_are_one_json_object_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, _, _, stderr) = Running::start(dir.path(), &["--log-format", "json"]).stop();
+    let levels: Vec<Value> = stderr
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect(line)["level"].clone())
+        .collect();
+    assert!(levels.contains(&"INFO".into()), "{stderr}");
+}
+
+#[test]
 fn the_drawn_password_is_private_and_in_no_log() {
     let dir = tempfile::tempdir().unwrap();
     let (_, _, _, stderr) = Running::start(dir.path(), &["--hints"]).stop();

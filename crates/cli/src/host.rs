@@ -18,7 +18,7 @@ impl Host {
     pub fn look() -> Self {
         Host {
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            route_address: route_address("0.0.0.0:0", "192.0.2.1:9")
+            route_address: route_address("0.0.0.0:0", "203.0.113.1:9")
                 .or_else(|| route_address("[::]:0", "[2001:db8::1]:9")),
             stdout_is_a_terminal: io::stdout().is_terminal(),
         }

@@ -53,7 +53,7 @@ impl ServingNames {
 
 /// What a certificate should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeafSpec {
+pub(crate) enum LeafSpec {
     /// Proves to clients that they reached this node.
     Server { common_name: String, names: ServingNames },
     /// Proves to the API server who is asking: a user and its groups.

@@ -40,7 +40,7 @@ mod serving;
 use std::{io, path::PathBuf};
 
 pub use inspect::{Facts, inspect};
-pub use leaf::{Leaf, LeafSpec, ServingNames};
+pub use leaf::{Leaf, ServingNames};
 pub use node_certificates::{ADMIN, NodeCertificates, SERVING};
 
 /// Why certificates could not be made, read or used.

@@ -14,9 +14,10 @@ use sheaf_world::World;
 use tracing::{error, info};
 
 use crate::{
-    Leaf, LeafSpec, PkiError, ServingNames,
+    Leaf, PkiError, ServingNames,
     authority::Authority,
-    durable, leaf,
+    durable,
+    leaf::{self, LeafSpec},
     serving::{self, Shown},
 };
 
