@@ -1,1 +1,34 @@
-fn main() {}
+//! The one binary: parse, build, run. Wiring only.
+
+mod admin_password;
+mod data_dir;
+mod failure;
+mod listeners;
+mod log;
+mod look;
+mod node;
+mod run;
+mod serve;
+mod signals;
+
+use std::process::ExitCode;
+
+use sheaf_cli::Config;
+
+fn main() -> ExitCode {
+    let config = match Config::from_args() {
+        Ok(config) => config,
+        Err(why) => return failure::Failure::from(why).tell(),
+    };
+    let outcome = match config {
+        Config::Up(config) => run::run(config, serve::serve),
+        Config::Kubeconfig(config) => look::kubeconfig(&config),
+        Config::Doctor(config) => look::doctor(&config),
+        Config::Version(output) => look::version(output),
+        Config::Completions(shell) => look::completions(shell),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(why) => why.tell(),
+    }
+}

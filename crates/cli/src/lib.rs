@@ -1,1 +1,29 @@
-//! (empty)
+//! What a person types, and what the answer looks like.
+//!
+//! Arguments are parsed once, with what the host tells about itself filled in, into one
+//! tree ([`Config`]); nothing behind it looks at arguments again. What cannot be used is a
+//! [`BadSetting`]: which setting, what was read, what would fit. The commands that only
+//! look ([`doctor`], [`version`], [`kubeconfig`]) live here too.
+//!
+//! Deliberately absent: anything that runs a node. That is wired in the binary.
+
+pub mod admin_password_file;
+mod args;
+mod bad_setting;
+mod config;
+pub mod doctor;
+mod host;
+pub mod kubeconfig;
+mod node_name;
+mod secret;
+pub mod version;
+
+pub use args::{Args, LogFormat, OutputFormat};
+pub use bad_setting::BadSetting;
+pub use clap_complete::Shell;
+pub use config::{Config, DoctorConfig, KubeconfigConfig, Listen, UpConfig};
+pub use host::Host;
+pub use secret::Secret;
+
+/// What the product calls itself towards people. The one place to change for a white label.
+pub const PRODUCT: &str = "Sheaf";

@@ -1,0 +1,57 @@
+//! Why the program ends without having done what was asked, and with which code.
+
+use std::{error::Error, fmt::Write as _, io, path::PathBuf, process::ExitCode};
+
+use sheaf_cli::{BadSetting, kubeconfig::KubeconfigError};
+use sheaf_pki::PkiError;
+
+use crate::data_dir::DataDirError;
+
+/// Bad settings end with code 2, as the argument parser's own complaints do; all else with 1.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Setting(#[from] BadSetting),
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    #[error(transparent)]
+    Certificates(#[from] PkiError),
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    #[error(
+        "there is no kubeconfig at {path}: start a node with `sheaf up`, or name its directory with --data-dir"
+    )]
+    NoKubeconfig { path: PathBuf },
+    #[error("cannot read {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write {path}")]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot print")]
+    Print(#[source] io::Error),
+    #[error("cannot start the runtime")]
+    Runtime(#[source] io::Error),
+}
+
+impl Failure {
+    /// Prints what went wrong, down to its first cause, on standard error.
+    pub fn tell(&self) -> ExitCode {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(why) = cause {
+            // Writing to a String cannot fail.
+            _ = write!(text, ": {why}");
+            cause = why.source();
+        }
+        eprintln!("sheaf: {text}");
+        let is_setting = matches!(self, Failure::Setting(_) | Failure::DataDir(DataDirError::Unusable(_)));
+        ExitCode::from(if is_setting { 2 } else { 1 })
+    }
+}

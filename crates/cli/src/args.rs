@@ -1,0 +1,106 @@
+//! The words of the command line, as typed. What they mean is decided in `config`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/sheaf";
+
+/// Turns Linux servers into one cluster for virtual machines.
+#[derive(Debug, Parser)]
+#[command(name = "sheaf", version, max_term_width = 100)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run this node in the foreground until it is told to stop (SIGTERM or Ctrl-C)
+    Up(UpArgs),
+    /// Print the administrator's kubeconfig of the node on this host
+    Kubeconfig(KubeconfigArgs),
+    /// Check this host for what a node needs, and say how to get what is missing
+    Doctor(DoctorArgs),
+    /// Print the version
+    Version(VersionArgs),
+    /// Print a script that completes commands in a shell
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Default, ClapArgs)]
+pub struct UpArgs {
+    /// Name of this node [default: the host's name, in lower case]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Address under which clients and other nodes reach this one [default: the address
+    /// of the default route; the listen address if only one address is listened on]
+    #[arg(long, value_name = "ADDR")]
+    pub advertise: Option<String>,
+    /// Where everything is kept
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Address and port to serve the API on; may be given several times. An IPv6 address
+    /// means IPv6 only [default: 0.0.0.0:6443, and [::]:6443 where there is IPv6]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Vec<String>,
+    /// File with the password that user `admin` gets at the first start [default: a random
+    /// one, written to DIR/admin-password]
+    #[arg(long, value_name = "FILE")]
+    pub admin_password_file: Option<PathBuf>,
+    /// How log lines look on standard error; SHEAF_LOG chooses which (such as `debug`)
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// When ready, also say where things are and what to type next, as on a terminal
+    #[arg(long)]
+    pub hints: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct KubeconfigArgs {
+    /// The node's data directory
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Address of the API to put in, where clients reach it by another one
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct DoctorArgs {
+    /// The data directory that the node uses or will use
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Address and port that the node uses or will use; may be given several times
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Vec<String>,
+    /// How to print what was found
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub output: OutputFormat,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct VersionArgs {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    pub output: OutputFormat,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CompletionsArgs {
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    #[default]
+    Text,
+    Json,
+}

@@ -1,0 +1,201 @@
+//! All settings, checked and complete: one tree, made once from arguments and host.
+//!
+//! Pure but for the password file, which is read here so that a bad one is told before
+//! anything is touched. Whether a port is free or a directory can be written is found
+//! out where it is used, and told in the same words ([`BadSetting`]).
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
+
+use crate::{
+    BadSetting, Host, LogFormat, OutputFormat, Secret, admin_password_file,
+    args::{Args, Command, DoctorArgs, KubeconfigArgs, UpArgs},
+    kubeconfig, node_name,
+};
+
+const API_PORT: u16 = 6443;
+
+/// What to do, with everything it takes.
+#[derive(Debug)]
+pub enum Config {
+    Up(UpConfig),
+    Kubeconfig(KubeconfigConfig),
+    Doctor(DoctorConfig),
+    Version(OutputFormat),
+    Completions(Shell),
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpConfig {
+    pub name: String,
+    pub advertise: IpAddr,
+    /// Absolute.
+    pub data_dir: PathBuf,
+    pub listen: Vec<Listen>,
+    /// For the first start only; an administrator who exists keeps the password they have.
+    pub admin_password: Option<Secret>,
+    pub log_format: LogFormat,
+    /// Say more than one line when ready.
+    pub hints: bool,
+}
+
+/// One address to serve on. An IPv6 one serves IPv6 alone, so that a listener and the
+/// addresses of its clients are always of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Not asked for by name: a host without this address family does without it.
+    pub optional: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct KubeconfigConfig {
+    pub data_dir: PathBuf,
+    pub server: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct DoctorConfig {
+    pub data_dir: PathBuf,
+    pub listen: Vec<Listen>,
+    pub output: OutputFormat,
+}
+
+impl Config {
+    /// Reads the command line. What the argument parser itself refuses, and `--help`,
+    /// end the process here (with code 2 and 0).
+    pub fn from_args() -> Result<Config, BadSetting> {
+        Config::new(Args::parse(), &Host::look())
+    }
+
+    pub fn new(args: Args, host: &Host) -> Result<Config, BadSetting> {
+        Ok(match args.command {
+            Command::Up(args) => Config::Up(up(args, host)?),
+            Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
+            Command::Doctor(args) => Config::Doctor(doctor(args)?),
+            Command::Version(args) => Config::Version(args.output),
+            Command::Completions(args) => Config::Completions(args.shell),
+        })
+    }
+
+    /// Writes the completion script for `shell`.
+    pub fn completions(shell: Shell, out: &mut dyn std::io::Write) {
+        clap_complete::generate(shell, &mut Args::command(), "sheaf", &mut { out });
+    }
+}
+
+fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
+    let listen = listen(&args.listen)?;
+    Ok(UpConfig {
+        name: name(args.name, host)?,
+        advertise: advertise(args.advertise.as_deref(), &listen, host)?,
+        data_dir: data_dir(&args.data_dir)?,
+        listen,
+        admin_password: args.admin_password_file.as_deref().map(admin_password_file::read).transpose()?,
+        log_format: args.log_format,
+        hints: args.hints || host.stdout_is_a_terminal,
+    })
+}
+
+fn kubeconfig(args: KubeconfigArgs) -> Result<KubeconfigConfig, BadSetting> {
+    if let Some(server) = &args.server
+        && let Some(problem) = kubeconfig::server_problem(server)
+    {
+        let fits = "an https URL of this node, such as https://10.0.0.5:6443";
+        return Err(BadSetting::new("--server", server, problem, fits));
+    }
+    Ok(KubeconfigConfig { data_dir: data_dir(&args.data_dir)?, server: args.server })
+}
+
+fn doctor(args: DoctorArgs) -> Result<DoctorConfig, BadSetting> {
+    Ok(DoctorConfig {
+        data_dir: data_dir(&args.data_dir)?,
+        listen: listen(&args.listen)?,
+        output: args.output,
+    })
+}
+
+fn name(given: Option<String>, host: &Host) -> Result<String, BadSetting> {
+    // A name that was typed is taken as typed: changing it silently would surprise.
+    let (name, source) = match given {
+        Some(name) => (name, ""),
+        None => (host.hostname.to_lowercase(), " (the host's name, since --name is not given)"),
+    };
+    match node_name::problem(&name) {
+        None => Ok(name),
+        Some(problem) => Err(BadSetting::new("--name", format!("{name}{source}"), problem, node_name::FITS)),
+    }
+}
+
+fn listen(given: &[String]) -> Result<Vec<Listen>, BadSetting> {
+    if given.is_empty() {
+        return Ok(vec![
+            Listen { address: (Ipv4Addr::UNSPECIFIED, API_PORT).into(), optional: false },
+            Listen { address: (Ipv6Addr::UNSPECIFIED, API_PORT).into(), optional: true },
+        ]);
+    }
+    let mut listen = Vec::<Listen>::new();
+    for text in given {
+        let bad = |problem: &str| {
+            BadSetting::new("--listen", text, problem, "ADDR:PORT, such as 0.0.0.0:6443 or [::1]:6443")
+        };
+        let address = text.parse::<SocketAddr>().map_err(|_| bad(listen_problem(text)))?;
+        if listen.iter().any(|other| other.address == address) {
+            return Err(bad("it is given twice"));
+        }
+        listen.push(Listen { address, optional: false });
+    }
+    Ok(listen)
+}
+
+fn listen_problem(text: &str) -> &'static str {
+    if text.parse::<IpAddr>().is_ok() {
+        return "it has no port";
+    }
+    if text.parse::<u16>().is_ok() {
+        return "it has no address";
+    }
+    match text.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_err() => "its port is not a number from 0 to 65535",
+        Some(("", _)) => "it has no address",
+        Some((host, _)) if host.parse::<Ipv6Addr>().is_ok() => "an IPv6 address needs brackets before a port",
+        _ => "it is not an IP address with a port (names are not looked up)",
+    }
+}
+
+fn advertise(given: Option<&str>, listen: &[Listen], host: &Host) -> Result<IpAddr, BadSetting> {
+    let Some(text) = given else {
+        // Whoever listens on one address only can be reached there only.
+        let anywhere = listen.iter().any(|listen| listen.address.ip().is_unspecified());
+        return Ok(match listen.first() {
+            Some(listen) if !anywhere => listen.address.ip(),
+            _ => host.advertised(),
+        });
+    };
+    let fits = format!("an IP address that others reach this host by, such as {}", host.advertised());
+    let bad = |problem: &str| BadSetting::new("--advertise", text, problem, &fits);
+    let address: IpAddr = text.parse().map_err(|_| match text.parse::<SocketAddr>() {
+        Ok(_) => bad("it has a port, which --listen decides"),
+        Err(_) => bad("it is not an IP address"),
+    })?;
+    if address.is_unspecified() || address.is_multicast() {
+        return Err(bad("nobody can connect to that address"));
+    }
+    Ok(address)
+}
+
+fn data_dir(given: &Path) -> Result<PathBuf, BadSetting> {
+    std::path::absolute(given).map_err(|why| {
+        BadSetting::new("--data-dir", given.display(), why.to_string(), "a directory, such as /var/lib/sheaf")
+    })
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;
