@@ -1,8 +1,12 @@
 //! The nouns: every kind we serve, its schema, defaults, validation. Pure: no I/O, no
 //! clock, no chance.
 
+pub mod age;
 pub mod field_error;
+pub mod kind;
+pub mod kinds;
 pub mod names;
+pub mod object_meta;
 pub mod patch;
 pub mod quote;
 pub mod schema;

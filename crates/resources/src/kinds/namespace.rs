@@ -1,0 +1,98 @@
+//! core/v1 Namespace: a room for objects, emptied before it goes.
+//!
+//! A namespace carries `spec.finalizers` of its own. Deleting it marks it Terminating; the
+//! namespace controller empties it and then removes the finalizer through the `finalize` subresource.
+
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::{Value, json};
+
+use super::{age_column, name_column};
+use crate::{
+    field_error::{FieldError, FieldPath},
+    kind::{Behaviour, Column, Kind, Subresource},
+    names::NameRule,
+    schema,
+};
+
+/// Every namespace is labelled with its own name, so that selectors can pick it.
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// Namespaces the cluster itself lives in: there from the start.
+pub const SYSTEM: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// Those that cannot be deleted.
+pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub fn kind() -> Kind {
+    Kind::built_in("", "v1", "Namespace", "namespaces", schema::from_k8s_openapi::<Namespace>)
+        .cluster_scoped()
+        .short(&["ns"])
+        .with_status()
+        .with_subresource(Subresource { name: "finalize", body: None, verbs: &["update"] })
+        .columns(vec![
+            name_column(),
+            Column::computed("Status", |object, _| object["status"]["phase"].clone()),
+            age_column(),
+        ])
+        .selectable(&["status.phase"])
+        .behaving(Behaviour {
+            default,
+            prepare_create,
+            prepare_update,
+            validate,
+            name_rule: NameRule::DnsLabel,
+            ..Behaviour::PLAIN
+        })
+}
+
+fn default(object: &mut Value) {
+    let name = object["metadata"]["name"].clone();
+    if name.as_str().is_some_and(|name| !name.is_empty()) && object["metadata"].is_object() {
+        let labels = &mut object["metadata"]["labels"];
+        if !labels.is_object() {
+            *labels = json!({});
+        }
+        labels[NAME_LABEL] = name;
+    }
+}
+
+fn prepare_create(object: &mut Value) {
+    let finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let mut finalizers: Vec<Value> = finalizers;
+    if !finalizers.iter().any(|f| f == "kubernetes") {
+        finalizers.push("kubernetes".into());
+    }
+    object["spec"] = json!({"finalizers": finalizers});
+    object["status"] = json!({"phase": "Active"});
+}
+
+/// The spec holds nothing but finalizers, and those change only through `finalize`.
+fn prepare_update(new: &mut Value, old: &Value) {
+    new["spec"] = old["spec"].clone();
+    new["status"] = old["status"].clone();
+}
+
+fn validate(new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+    let label = &new["metadata"]["labels"][NAME_LABEL];
+    if *label == new["metadata"]["name"] {
+        return Vec::new();
+    }
+    vec![FieldError::invalid(
+        &FieldPath::new("metadata").child("labels").key(NAME_LABEL),
+        label.as_str().unwrap_or_default(),
+        "must be the name of the namespace",
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_namespace_is_active_labelled_and_finalized_by_the_cluster() {
+        let mut namespace = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
+        default(&mut namespace);
+        prepare_create(&mut namespace);
+        assert_eq!(namespace["metadata"]["labels"][NAME_LABEL], "a");
+        assert_eq!(namespace["status"]["phase"], "Active");
+        assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    }
+}

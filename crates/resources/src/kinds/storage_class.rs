@@ -1,0 +1,85 @@
+//! storage.k8s.io/v1 StorageClass: which backend makes a volume, and how.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde_json::{Value, json};
+
+use super::{age_column, text};
+use crate::{
+    field_error::{FieldError, FieldPath},
+    kind::{Behaviour, Column, Kind},
+    schema,
+};
+
+pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// What never changes once a class exists: volumes were made by it.
+const FIXED: [&str; 4] = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
+
+pub fn kind() -> Kind {
+    Kind::built_in(
+        "storage.k8s.io",
+        "v1",
+        "StorageClass",
+        "storageclasses",
+        schema::from_k8s_openapi::<StorageClass>,
+    )
+    .cluster_scoped()
+    .short(&["sc"])
+    .columns(vec![
+        Column::computed("Name", |class, _| {
+            let default = class["metadata"]["annotations"][DEFAULT_CLASS] == "true";
+            let name = text(&class["metadata"]["name"]);
+            if default { format!("{name} (default)").into() } else { name.into() }
+        })
+        .format("name"),
+        Column::computed("Provisioner", |class, _| class["provisioner"].clone()),
+        Column::computed("ReclaimPolicy", |class, _| class["reclaimPolicy"].clone()),
+        Column::computed("VolumeBindingMode", |class, _| class["volumeBindingMode"].clone()),
+        Column::computed("AllowVolumeExpansion", |class, _| json!(class["allowVolumeExpansion"] == true)),
+        age_column(),
+    ])
+    .behaving(Behaviour { default, validate, ..Behaviour::PLAIN })
+}
+
+fn default(class: &mut Value) {
+    let Some(fields) = class.as_object_mut() else { return };
+    fields.entry("reclaimPolicy").or_insert_with(|| "Delete".into());
+    fields.entry("volumeBindingMode").or_insert_with(|| "Immediate".into());
+}
+
+fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if text(&new["provisioner"]).is_empty() {
+        errors.push(FieldError::required(&FieldPath::new("provisioner"), ""));
+    }
+    for (field, allowed) in [
+        ("reclaimPolicy", ["Delete", "Retain"]),
+        ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"]),
+    ] {
+        let value = text(&new[field]);
+        if !allowed.contains(&value) {
+            errors.push(FieldError::not_supported(&FieldPath::new(field), value, &allowed));
+        }
+    }
+    for field in FIXED.iter().filter(|field| old.is_some_and(|old| old[**field] != new[**field])) {
+        errors.push(FieldError::forbidden(&FieldPath::new(field), "updates to this field are forbidden."));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_does_not_change_under_its_volumes() {
+        let mut class = json!({"provisioner": "a"});
+        default(&mut class);
+        assert!(validate(&class, None).is_empty());
+        let mut other = class.clone();
+        other["provisioner"] = "b".into();
+        assert_eq!(validate(&other, Some(&class)).len(), 1);
+        other = class.clone();
+        other["allowVolumeExpansion"] = true.into();
+        assert!(validate(&other, Some(&class)).is_empty());
+    }
+}

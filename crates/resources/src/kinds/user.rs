@@ -1,0 +1,81 @@
+//! management.cattle.io/v3 User: a person who signs in with a password. The password's hash is not
+//! here but in a Secret of its own.
+
+use serde_json::{Value, json};
+
+use super::{age_column, name_column, text};
+use crate::{
+    field_error::{FieldError, FieldPath},
+    kind::{Behaviour, Column, Kind},
+    schema::Schema,
+};
+
+pub fn kind() -> Kind {
+    Kind::built_in("management.cattle.io", "v3", "User", "users", schema)
+        .cluster_scoped()
+        .columns(vec![
+            name_column(),
+            Column::computed("Username", |user, _| user["username"].clone()),
+            Column::computed("Display Name", |user, _| user["displayName"].clone()),
+            Column::computed("Enabled", |user, _| json!(user["enabled"] != false)),
+            age_column(),
+        ])
+        .behaving(Behaviour { validate, ..Behaviour::PLAIN })
+}
+
+fn schema() -> Schema {
+    let string = |description: &str| json!({"type": "string", "description": description});
+    let flag = |description: &str| json!({"type": "boolean", "description": description});
+    let strings =
+        |description: &str| json!({"type": "array", "items": {"type": "string"}, "description": description});
+    super::object_schema(
+        "A person who signs in with a name and a password.",
+        json!({
+            "username": string("What the person types to sign in; unique."),
+            "displayName": string("What others see."),
+            "description": string("Who this is, in words."),
+            "enabled": flag("False locks the person out at once, tokens included."),
+            "mustChangePassword": flag("The next login leads to a change of password first."),
+            "principalIds": strings("The identities this user stands for."),
+            "groups": strings("Groups the person is in, as RBAC subjects name them."),
+        }),
+    )
+}
+
+fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let path = FieldPath::new("username");
+    if text(&new["username"]).is_empty() {
+        errors.push(FieldError::required(&path, ""));
+    }
+    if old.is_some_and(|old| old["username"] != new["username"]) {
+        errors.push(FieldError::invalid(&path, text(&new["username"]), "field is immutable"));
+    }
+    for (n, group) in new["groups"].as_array().into_iter().flatten().enumerate() {
+        // The system's own groups come from certificates and tokens alone.
+        if text(group).starts_with("system:") {
+            errors.push(FieldError::forbidden(
+                &FieldPath::new("groups").index(n),
+                "groups that begin with system: cannot be given",
+            ));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_put_into_a_group_of_the_system() {
+        let errors = validate(&json!({"username": "a", "groups": ["ops", "system:masters"]}), None);
+        assert_eq!(errors[0].field, "groups[1]");
+    }
+
+    #[test]
+    fn a_name_once_given_stays() {
+        assert_eq!(validate(&json!({"username": "b"}), Some(&json!({"username": "a"}))).len(), 1);
+        assert_eq!(validate(&json!({}), None).len(), 1);
+    }
+}
