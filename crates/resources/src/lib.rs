@@ -9,5 +9,6 @@ pub mod names;
 pub mod object_meta;
 pub mod patch;
 pub mod quote;
+pub mod rbac;
 pub mod schema;
 pub mod selector;

@@ -1,11 +1,15 @@
 //! The built-in kinds, one file each: what a row says beyond its schema is in its file.
 
 pub mod access_review;
+pub mod cluster_role;
+pub mod cluster_role_binding;
 pub mod config_map;
 pub mod event;
 pub mod lease;
 pub mod namespace;
 pub mod node;
+pub mod role;
+pub mod role_binding;
 pub mod secret;
 pub mod service_account;
 pub mod storage_class;
