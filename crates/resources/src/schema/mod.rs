@@ -28,11 +28,13 @@ mod embedded;
 mod emit;
 mod format;
 pub mod json_path;
+#[cfg(test)]
+mod laws;
 mod list_type;
 pub mod parse;
 mod pattern;
 mod prune;
-
+pub mod structural;
 mod validate;
 
 use serde_json::{Number, Value};

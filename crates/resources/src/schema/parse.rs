@@ -8,9 +8,9 @@ use serde_json::{Map, Number, Value};
 
 use super::{Additional, Extra, Pattern, Properties, Schema, SchemaType, ValueRules};
 
-/// How deep schemas may nest. The largest CRDs in the field stay well under a hundred; the
-/// bound keeps a hostile one from exhausting the stack.
-pub const MAX_DEPTH: usize = 250;
+/// How deep schemas may nest. The largest CRDs in the field stay under forty; the bound
+/// keeps a hostile one from exhausting the stack.
+pub const MAX_DEPTH: usize = 100;
 
 /// Keywords of JSON schema that custom resources may not use.
 const UNSERVED: [&str; 7] =
@@ -87,10 +87,8 @@ impl<'a> Reader<'a> {
             None | Some(Value::Array(_)) => None,
             Some(json) => Some(Box::new(self.inside("items", json)?)),
         };
-        let rules = self.rules(map)?;
-        schema.rules = (rules != ValueRules::default()).then(|| Box::new(rules));
-        let extra = self.extra(map)?;
-        schema.extra = (extra != Extra::default()).then(|| Box::new(extra));
+        schema.rules = self.rules(map)?;
+        schema.extra = self.extra(map)?;
         Ok(schema)
     }
 
@@ -101,8 +99,8 @@ impl<'a> Reader<'a> {
         Ok(schema)
     }
 
-    fn rules(&mut self, map: &'a Map<String, Value>) -> Result<ValueRules, SchemaError> {
-        Ok(ValueRules {
+    fn rules(&mut self, map: &'a Map<String, Value>) -> Result<Option<Box<ValueRules>>, SchemaError> {
+        let rules = Box::new(ValueRules {
             maximum: self.number(map, "maximum")?,
             exclusive_maximum: self.flag(map, "exclusiveMaximum")?.unwrap_or(false),
             minimum: self.number(map, "minimum")?,
@@ -125,10 +123,11 @@ impl<'a> Reader<'a> {
                 None => None,
                 Some(json) => Some(Box::new(self.inside("not", json)?)),
             },
-        })
+        });
+        Ok((*rules != ValueRules::default()).then_some(rules))
     }
 
-    fn extra(&mut self, map: &'a Map<String, Value>) -> Result<Extra, SchemaError> {
+    fn extra(&self, map: &'a Map<String, Value>) -> Result<Option<Box<Extra>>, SchemaError> {
         let mut unserved: Vec<(Box<str>, Value)> =
             UNSERVED.iter().filter_map(|key| Some(((*key).into(), present(map, key)?.clone()))).collect();
         if let Some(items @ Value::Array(_)) = map.get("items") {
@@ -138,7 +137,7 @@ impl<'a> Reader<'a> {
             Author::User => None,
             Author::Us => self.text(map, GO_TYPE)?.map(Into::into),
         };
-        Ok(Extra {
+        let extra = Box::new(Extra {
             title: self.text(map, "title")?.map(Into::into),
             example: present(map, "example").cloned(),
             external_docs: self.object(map, "externalDocs")?.map(|docs| Value::Object(docs.clone())),
@@ -151,7 +150,8 @@ impl<'a> Reader<'a> {
                 .map(|rules| Value::Array(rules.to_vec())),
             unserved,
             go_type,
-        })
+        });
+        Ok((*extra != Extra::default()).then_some(extra))
     }
 
     fn schemas(&mut self, map: &'a Map<String, Value>, key: &'a str) -> Result<Vec<Schema>, SchemaError> {
