@@ -1,12 +1,37 @@
 //! ClusterRole: permissions anywhere, on paths too, or gathered from other cluster roles.
 //! Nothing is filled in.
 
+use k8s_openapi::api::rbac::v1::ClusterRole as Wire;
 use serde_json::{Value, json};
 
+use super::{created_at_column, name_column};
+use crate::{
+    field_error::FieldError,
+    kind::{Behaviour, Kind},
+    names::NameRule,
+    schema,
+};
 use crate::{
     rbac::{Problem, Role, judged, rules_problems},
     selector::LabelSelector,
 };
+
+pub fn kind() -> Kind {
+    Kind::built_in(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRole",
+        "clusterroles",
+        schema::from_k8s_openapi::<Wire>,
+    )
+    .cluster_scoped()
+    .columns(vec![name_column(), created_at_column()])
+    .behaving(Behaviour {
+        validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
+        name_rule: NameRule::PathSegment,
+        ..Behaviour::PLAIN
+    })
+}
 
 pub fn problems(role: &Value) -> Vec<Problem> {
     judged(role, |role: Role| {

@@ -1,9 +1,35 @@
 //! ClusterRoleBinding: a cluster role everywhere, for some subjects. Groups left out are
 //! filled in; the role it names never changes.
 
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding as Wire;
 use serde_json::Value;
 
+use super::binding_columns;
 use crate::rbac::{self, Binding, Problem, binding_problems, judged, role_ref_change_problem};
+use crate::{
+    field_error::FieldError,
+    kind::{Behaviour, Kind},
+    names::NameRule,
+    schema,
+};
+
+pub fn kind() -> Kind {
+    Kind::built_in(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        schema::from_k8s_openapi::<Wire>,
+    )
+    .cluster_scoped()
+    .columns(binding_columns())
+    .behaving(Behaviour {
+        default: fill_in,
+        validate: |new, old| problems(new, old).into_iter().map(FieldError::from).collect(),
+        name_rule: NameRule::PathSegment,
+        ..Behaviour::PLAIN
+    })
+}
 
 pub fn fill_in(binding: &mut Value) {
     rbac::default_binding(binding);

@@ -35,6 +35,10 @@ pub fn built_in() -> Vec<Kind> {
         event::events_kind(),
         node::kind(),
         lease::kind(),
+        role::kind(),
+        role_binding::kind(),
+        cluster_role::kind(),
+        cluster_role_binding::kind(),
         storage_class::kind(),
         user::kind(),
         token::kind(),
@@ -65,6 +69,34 @@ fn name_column() -> Column {
 
 fn age_column() -> Column {
     Column::computed("Age", age::of_object)
+}
+
+fn created_at_column() -> Column {
+    Column::computed("Created At", |object, _| object["metadata"]["creationTimestamp"].clone())
+}
+
+/// What is bound, and to whom.
+fn binding_columns() -> Vec<Column> {
+    fn subjects(binding: &Value, sort: &str) -> Value {
+        let of_sort =
+            binding["subjects"].as_array().into_iter().flatten().filter(|subject| subject["kind"] == sort);
+        let names = of_sort.map(|subject| match text(&subject["namespace"]) {
+            "" => text(&subject["name"]).to_string(),
+            namespace => format!("{namespace}/{}", text(&subject["name"])),
+        });
+        names.collect::<Vec<_>>().join(", ").into()
+    }
+    vec![
+        name_column(),
+        Column::computed("Role", |binding, _| {
+            let role = &binding["roleRef"];
+            format!("{}/{}", text(&role["kind"]), text(&role["name"])).into()
+        }),
+        age_column(),
+        Column::computed("Users", |binding, _| subjects(binding, "User")).wide(),
+        Column::computed("Groups", |binding, _| subjects(binding, "Group")).wide(),
+        Column::computed("ServiceAccounts", |binding, _| subjects(binding, "ServiceAccount")).wide(),
+    ]
 }
 
 /// How many members an object or array has; absent counts as none.

@@ -1,8 +1,26 @@
 //! Role: permissions within one namespace. Nothing is filled in.
 
+use k8s_openapi::api::rbac::v1::Role as Wire;
 use serde_json::Value;
 
+use super::{created_at_column, name_column};
 use crate::rbac::{Problem, Role, judged, rules_problems};
+use crate::{
+    field_error::FieldError,
+    kind::{Behaviour, Kind},
+    names::NameRule,
+    schema,
+};
+
+pub fn kind() -> Kind {
+    Kind::built_in("rbac.authorization.k8s.io", "v1", "Role", "roles", schema::from_k8s_openapi::<Wire>)
+        .columns(vec![name_column(), created_at_column()])
+        .behaving(Behaviour {
+            validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
+            name_rule: NameRule::PathSegment,
+            ..Behaviour::PLAIN
+        })
+}
 
 pub fn problems(role: &Value) -> Vec<Problem> {
     judged(role, |role: Role| rules_problems(&role.rules, true))

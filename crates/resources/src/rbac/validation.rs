@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Binding, GROUP, PolicyRule, RoleRef, Subject};
-use crate::names;
+use crate::{
+    field_error::{FieldError, FieldPath},
+    names,
+};
 
 /// One thing wrong with one field; becomes a cause in an Invalid answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +18,20 @@ pub enum Problem {
     Required { field: String, detail: &'static str },
     Invalid { field: String, value: Value, detail: String },
     NotSupported { field: String, value: String, supported: &'static [&'static str] },
+}
+
+impl From<Problem> for FieldError {
+    fn from(problem: Problem) -> Self {
+        match problem {
+            Problem::Required { field, detail } => FieldError::required(&FieldPath::new(&field), detail),
+            Problem::Invalid { field, value, detail } => {
+                FieldError::invalid(&FieldPath::new(&field), value, detail)
+            }
+            Problem::NotSupported { field, value, supported } => {
+                FieldError::not_supported(&FieldPath::new(&field), value.as_str(), supported)
+            }
+        }
+    }
 }
 
 /// Judges the rules of a Role (`namespaced`) or a ClusterRole.
