@@ -9,6 +9,8 @@ use std::fmt;
 
 use serde_json::{Number, Value};
 
+use crate::quote::quoted;
+
 /// What kind of fault a field has. [`FieldErrorKind::reason`] is the `reason` of the
 /// Status cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,11 +106,11 @@ impl FieldError {
         value: impl Into<Value>,
         supported: impl IntoIterator<Item = S>,
     ) -> Self {
-        let quoted: Vec<String> = supported.into_iter().map(|word| go_quote(word.as_ref())).collect();
-        let detail = if quoted.is_empty() {
+        let supported: Vec<String> = supported.into_iter().map(|word| quoted(word.as_ref())).collect();
+        let detail = if supported.is_empty() {
             String::new()
         } else {
-            format!("supported values: {}", quoted.join(", "))
+            format!("supported values: {}", supported.join(", "))
         };
         Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
     }
@@ -235,7 +237,7 @@ pub(crate) fn go_value(value: &Value) -> String {
     match value {
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => go_number(number),
-        Value::String(text) => go_quote(text),
+        Value::String(text) => quoted(text),
         // Go's encoder escapes these three even where JSON does not ask for it.
         other => other.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"),
     }
@@ -264,31 +266,6 @@ pub(crate) fn go_float(float: f64) -> String {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{mantissa}e{sign}{:02}", exponent.abs())
     }
-}
-
-/// A string as Go's `%q` prints it.
-pub(crate) fn go_quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\x07' => quoted.push_str("\\a"),
-            '\x08' => quoted.push_str("\\b"),
-            '\x0c' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\x0b' => quoted.push_str("\\v"),
-            ' '..='~' => quoted.push(c),
-            c if (c as u32) < 0x80 => quoted.push_str(&format!("\\x{:02x}", c as u32)),
-            c if c.is_control() || c.is_whitespace() => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]
@@ -351,7 +328,6 @@ mod tests {
 
     #[test]
     fn values_are_shown_the_way_go_shows_them() {
-        assert_eq!(go_quote("a\"b\n\u{1}\u{e9}"), r#""a\"b\n\x01é""#);
         assert_eq!(go_float(1.5), "1.5");
         assert_eq!(go_float(100000.0), "100000");
         assert_eq!(go_float(2147483648.0), "2.147483648e+09");

@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 
 use super::parse::json_type;
 use super::{Additional, Schema, SchemaType, format};
-use crate::field_error::go_quote;
+use crate::quote::quoted;
 
 /// Why a body is not an object of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -200,7 +200,7 @@ fn time_fault(text: &str) -> Option<String> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     let mut rest = text;
     let fault = |rest: &str, element: &str| {
-        let (text, rest, element) = (go_quote(text), go_quote(rest), go_quote(element));
+        let (text, rest, element) = (quoted(text), quoted(rest), quoted(element));
         Some(format!("parsing time {text} as \"{LAYOUT}\": cannot parse {rest} as {element}"))
     };
     for element in ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"] {
@@ -235,7 +235,7 @@ fn time_fault(text: &str) -> Option<String> {
         () if &text[17..19] > "59" => "second",
         () => return fault(rest, "Z07:00"),
     };
-    Some(format!("parsing time {}: {part} out of range", go_quote(text)))
+    Some(format!("parsing time {}: {part} out of range", quoted(text)))
 }
 
 #[cfg(test)]

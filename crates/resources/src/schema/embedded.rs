@@ -4,36 +4,38 @@
 
 use serde_json::{Map, Value};
 
+use super::trail::Trail;
 use super::{Additional, Schema};
 use crate::field_error::{FieldError, FieldPath};
+use crate::names::dns_1035_label_problems;
 
 pub(super) fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(value, schema, path, &mut errors);
+    walk(value, schema, &Trail::Root, path, &mut errors);
     errors
 }
 
-fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn walk(value: &Value, schema: &Schema, at: &Trail<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(map) => {
             if schema.embedded_resource {
-                resource(map, path, errors);
+                resource(map, &at.path(base), errors);
             }
             let mut names: Vec<&String> = map.keys().collect();
             names.sort_unstable();
             for name in names {
                 let Some(value) = map.get(name) else { continue };
                 if let Some(inner) = schema.properties.get(name) {
-                    walk(value, inner, &path.child(name), errors);
+                    walk(value, inner, &Trail::Field(at, name), base, errors);
                 } else if let Some(Additional::Schema(inner)) = &schema.additional_properties {
-                    walk(value, inner, &path.key(name), errors);
+                    walk(value, inner, &Trail::Entry(at, name), base, errors);
                 }
             }
         }
         Value::Array(list) => {
             if let Some(items) = &schema.items {
                 for (index, item) in list.iter().enumerate() {
-                    walk(item, items, &path.index(index), errors);
+                    walk(item, items, &Trail::Element(at, index), base, errors);
                 }
             }
         }
@@ -54,11 +56,10 @@ fn resource(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldEr
                 }
             }
             Some(Value::String(text)) => {
-                if !is_kind(text) {
-                    let detail = "may have mixed case, but should otherwise match: a DNS-1035 label must \
-                        consist of lower case alphanumeric characters or '-', start with an alphabetic \
-                        character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
-                        regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+                let problems = dns_1035_label_problems(&text.to_lowercase());
+                if !problems.is_empty() {
+                    let detail =
+                        format!("may have mixed case, but should otherwise match: {}", problems.join(","));
                     errors.push(FieldError::invalid(&here, text.as_str(), detail));
                 }
             }
@@ -72,14 +73,6 @@ fn resource(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldEr
         let here = path.child("metadata");
         errors.push(FieldError::invalid(&here, metadata.clone(), "must be an object"));
     }
-}
-
-fn is_kind(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    text.len() <= 63
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
-        && bytes.first().is_some_and(u8::is_ascii_alphabetic)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
 #[cfg(test)]

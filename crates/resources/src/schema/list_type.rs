@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::trail::Trail;
 use super::{Additional, Schema};
 use crate::field_error::{FieldError, FieldPath};
 
 /// Every second appearance of a member that must be unique.
 pub(super) fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(value, schema, path, &mut errors);
+    walk(value, schema, &Trail::Root, &mut Finder { base: path, errors: &mut errors });
     errors
 }
 
-fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
+struct Finder<'a> {
+    base: &'a FieldPath,
+    errors: &'a mut Vec<FieldError>,
+}
+
+fn walk(value: &Value, schema: &Schema, at: &Trail<'_>, finder: &mut Finder<'_>) {
     match value {
         Value::Object(map) => {
             let mut names: Vec<&String> = map.keys().collect();
@@ -22,21 +28,21 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
             for name in names {
                 let Some(value) = map.get(name) else { continue };
                 if let Some(inner) = schema.properties.get(name) {
-                    walk(value, inner, &path.child(name), errors);
+                    walk(value, inner, &Trail::Field(at, name), finder);
                 } else if let Some(Additional::Schema(inner)) = &schema.additional_properties {
-                    walk(value, inner, &path.key(name), errors);
+                    walk(value, inner, &Trail::Entry(at, name), finder);
                 }
             }
         }
         Value::Array(list) => {
             match schema.list_type() {
-                Some("set") => repeated(list.iter().cloned(), path, errors),
-                Some("map") => check_map(list, schema, path, errors),
+                Some("set") => repeated(list.iter().cloned(), at, finder),
+                Some("map") => check_map(list, schema, at, finder),
                 _ => {}
             }
             if let Some(items) = &schema.items {
                 for (index, item) in list.iter().enumerate() {
-                    walk(item, items, &path.index(index), errors);
+                    walk(item, items, &Trail::Element(at, index), finder);
                 }
             }
         }
@@ -44,27 +50,29 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-fn check_map(list: &[Value], schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn check_map(list: &[Value], schema: &Schema, at: &Trail<'_>, finder: &mut Finder<'_>) {
     if let Some(index) = list.iter().position(|item| !item.is_object() && !item.is_null()) {
         let detail = "must be an object for an array of list-type map";
-        errors.push(FieldError::invalid(&path.index(index), list[index].clone(), detail));
+        let here = Trail::Element(at, index).path(finder.base);
+        finder.errors.push(FieldError::invalid(&here, list[index].clone(), detail));
         return;
     }
     let keys = list.iter().map(|item| {
         let of = |key: &str| item.get(key).map(|value| (key.to_owned(), value.clone()));
         Value::Object(schema.list_map_keys().iter().filter_map(|key| of(key)).collect::<Map<_, _>>())
     });
-    repeated(keys, path, errors);
+    repeated(keys, at, finder);
 }
 
-fn repeated(members: impl Iterator<Item = Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn repeated(members: impl Iterator<Item = Value>, at: &Trail<'_>, finder: &mut Finder<'_>) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for (index, member) in members.enumerate() {
         let times = seen.entry(canonical(&member)).or_default();
         *times += 1;
         // Only the second appearance is told, however many follow.
         if *times == 2 {
-            errors.push(FieldError::duplicate(&path.index(index), member));
+            let here = Trail::Element(at, index).path(finder.base);
+            finder.errors.push(FieldError::duplicate(&here, member));
         }
     }
 }

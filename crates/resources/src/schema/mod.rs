@@ -35,6 +35,7 @@ pub mod parse;
 mod pattern;
 mod prune;
 pub mod structural;
+mod trail;
 mod validate;
 
 use serde_json::{Number, Value};

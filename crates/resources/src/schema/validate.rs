@@ -10,8 +10,10 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::trail::Trail;
 use super::{Additional, Schema, ValueRules, embedded, format, list_type};
-use crate::field_error::{FieldError, FieldPath, go_float, go_number, go_quote};
+use crate::field_error::{FieldError, FieldPath, go_float, go_number};
+use crate::quote::quoted;
 
 /// Everything that is wrong with `value`, a value at `path` (the root for a whole object).
 pub fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
@@ -25,38 +27,6 @@ pub fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldEr
 pub(super) fn against_schema(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
     let judge = Judge { base: path };
     judge.value(value, schema, &Trail::Root).errors
-}
-
-/// Where the walk is. Kept on the stack and written out only for an error.
-enum Trail<'a> {
-    Root,
-    Field(&'a Trail<'a>, &'a str),
-    Element(&'a Trail<'a>, usize),
-}
-
-impl Trail<'_> {
-    fn write(&self, out: &mut String) {
-        match self {
-            Trail::Root => {}
-            Trail::Field(parent, name) => {
-                parent.write(out);
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(name);
-            }
-            Trail::Element(parent, index) => {
-                parent.write(out);
-                out.push_str(&format!("[{index}]"));
-            }
-        }
-    }
-
-    fn name(&self) -> String {
-        let mut name = String::new();
-        self.write(&mut name);
-        name
-    }
 }
 
 /// What was found, and how many checks passed: of several failing alternatives the one that
@@ -177,7 +147,7 @@ impl Judge<'_> {
     }
 
     fn wrong_type(&self, at: &Trail<'_>, expected: &str, found: &str) -> Outcome {
-        let detail = format!("{} in body must be of type {expected}: {}", at.name(), go_quote(found));
+        let detail = format!("{} in body must be of type {expected}: {}", at.name(), quoted(found));
         Outcome::of(FieldError::type_invalid(&self.path(at), found, detail))
     }
 
@@ -399,11 +369,11 @@ impl Judge<'_> {
     /// A fault of a junctor is reported on the object as a whole, with the field in the
     /// text.
     fn about(&self, at: &Trail<'_>, rule: &str) -> FieldError {
-        FieldError::invalid(self.base, "", format!("{} {rule}", go_quote(&at.name())))
+        FieldError::invalid(self.base, "", format!("{} {rule}", quoted(&at.name())))
     }
 
     fn path(&self, at: &Trail<'_>) -> FieldPath {
-        self.base.child(&at.name())
+        at.path(self.base)
     }
 }
 
