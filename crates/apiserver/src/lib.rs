@@ -1,1 +1,3 @@
 //! The door
+
+pub mod encryption;

@@ -14,6 +14,8 @@ mod clock;
 
 pub use chance::Chance;
 pub use clock::Clock;
+/// What [`Clock::now`] answers: others name it, parse it and count with it, and need no clock of their own.
+pub use jiff::Timestamp;
 
 /// The clock and the source of chance, handed in together. Cheap to clone.
 #[derive(Clone, Debug)]
