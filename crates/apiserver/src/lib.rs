@@ -1,3 +1,4 @@
 //! The door
 
 pub mod encryption;
+pub mod identity;

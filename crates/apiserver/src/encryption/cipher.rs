@@ -199,7 +199,11 @@ mod tests {
         let second = both.promote(new).unwrap();
         assert!(cipher(&second).needs_reseal(&old_value));
         let new_value = cipher(&second).seal(KEY, &cipher(&second).open(KEY, &old_value).unwrap()).unwrap();
-        assert_eq!(cipher(&both).open(KEY, &new_value).unwrap(), b"x", "a server that has not seen the change");
+        assert_eq!(
+            cipher(&both).open(KEY, &new_value).unwrap(),
+            b"x",
+            "a server that has not seen the change"
+        );
 
         let third = second.drop_key(first.primary()).unwrap();
         assert_eq!(cipher(&third).open(KEY, &new_value).unwrap(), b"x");

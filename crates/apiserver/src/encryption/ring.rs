@@ -69,7 +69,9 @@ pub struct KeyRing {
 pub enum RingError {
     #[error("the key ring is not the JSON that was expected: {reason}")]
     Unreadable { reason: String },
-    #[error("the key ring has format {found}, this version reads format {FORMAT}: use the version that wrote it")]
+    #[error(
+        "the key ring has format {found}, this version reads format {FORMAT}: use the version that wrote it"
+    )]
     NewerFormat { found: u32 },
     #[error("{text:?} is not a key id: eight hexadecimal digits would fit")]
     BadKeyId { text: String },

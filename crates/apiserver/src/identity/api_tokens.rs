@@ -1,0 +1,286 @@
+//! API tokens in Rancher's form, `token-xxxxx:secret`: what a login hands out and kubeconfigs carry.
+//!
+//! The object `tokens.management.cattle.io` of that name holds the SHA-256 of the secret, whose it is and
+//! until when. The secret itself is kept nowhere. It is 54 random letters, so one round of a fast hash is
+//! enough: there is nothing to guess.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use sheaf_world::{Clock, Timestamp, World};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::{
+    Directory, User,
+    objects::{is_being_deleted, text, texts, uid},
+    user::{AUTHENTICATED, LOCAL_AUTHENTICATED},
+};
+
+pub const GROUP: &str = "management.cattle.io";
+pub const TOKENS: &str = "tokens";
+pub const USERS: &str = "users";
+const API_VERSION: &str = "management.cattle.io/v3";
+const HASH_PREFIX: &str = "sha256:";
+const SECRET_LETTERS: usize = 54;
+
+/// Why a token is not good, for logs and for those who may review tokens; its bearer only learns that it is not.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ApiTokenError {
+    #[error("there is no such API token")]
+    Unknown,
+    #[error("the API token's secret is wrong")]
+    WrongSecret,
+    #[error("the API token is disabled")]
+    Disabled,
+    #[error("the API token has expired")]
+    Expired,
+    #[error("the user of the API token does not exist")]
+    NoUser,
+    #[error("the user of the API token is disabled")]
+    UserDisabled,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct TokenWish {
+    /// The name of the User object.
+    pub user_id: String,
+    /// 0 is for ever.
+    pub ttl_millis: i64,
+    pub description: String,
+    /// Made from another token (for a kubeconfig, say) rather than by a login.
+    pub derived: bool,
+}
+
+/// Draws a token: the object to store, and what its bearer sends. The object's name may be taken already;
+/// draw again then.
+pub fn mint(world: &World, wish: &TokenWish) -> (Value, Zeroizing<String>) {
+    let name = format!("token-{}", world.chance.name_suffix());
+    let secret = Zeroizing::new(world.chance.letters(SECRET_LETTERS));
+    let bearer = Zeroizing::new(format!("{name}:{}", secret.as_str()));
+    let expires_at = match u64::try_from(wish.ttl_millis) {
+        Ok(millis) if millis > 0 => world
+            .clock
+            .now()
+            .checked_add(std::time::Duration::from_millis(millis))
+            .unwrap_or(Timestamp::MAX)
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+        _ => String::new(),
+    };
+    let object = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Token",
+        "metadata": {
+            "name": name,
+            "labels": { "authn.management.cattle.io/token-userId": wish.user_id },
+        },
+        "authProvider": "local",
+        "description": wish.description,
+        "enabled": true,
+        "expiresAt": expires_at,
+        "isDerived": wish.derived,
+        "token": hashed(&secret),
+        "ttl": wish.ttl_millis.max(0),
+        "userId": wish.user_id,
+    });
+    (object, bearer)
+}
+
+/// Whether a bearer token has this form at all; a JWT has no colon.
+pub(super) fn has_this_form(token: &str) -> bool {
+    token.contains(':')
+}
+
+pub(super) fn verify(
+    directory: &dyn Directory,
+    clock: &Clock,
+    token: &str,
+) -> Result<Arc<User>, ApiTokenError> {
+    let (name, secret) = token.split_once(':').ok_or(ApiTokenError::Unknown)?;
+    let object = directory.object(GROUP, TOKENS, "", name).ok_or(ApiTokenError::Unknown)?;
+    // The secret comes first: who does not know it learns nothing else about the token.
+    if !bool::from(text(&object, "/token").as_bytes().ct_eq(hashed(secret).as_bytes())) {
+        return Err(ApiTokenError::WrongSecret);
+    }
+    if is_being_deleted(&object) || object.get("enabled") == Some(&Value::Bool(false)) {
+        return Err(ApiTokenError::Disabled);
+    }
+    if has_expired(&object, clock) {
+        return Err(ApiTokenError::Expired);
+    }
+    let user_id = text(&object, "/userId");
+    let user = directory.object(GROUP, USERS, "", user_id).ok_or(ApiTokenError::NoUser)?;
+    if !is_enabled(&user) {
+        return Err(ApiTokenError::UserDisabled);
+    }
+    Ok(Arc::new(user_of(&user)))
+}
+
+pub(super) fn is_enabled(user: &Value) -> bool {
+    !is_being_deleted(user) && user.get("enabled") != Some(&Value::Bool(false))
+}
+
+/// Who a User object stands for. Its name is the user's name to RBAC. Its field `groups` (Sheaf's own: Rancher
+/// keeps groups in outside directories) lists the groups; one that claims to be the system's is passed over,
+/// since membership there is given by certificates alone.
+pub(super) fn user_of(object: &Value) -> User {
+    let name = text(object, "/metadata/name");
+    let mut groups: Vec<String> =
+        texts(object, "/groups").into_iter().filter(|group| !group.starts_with("system:")).collect();
+    groups.extend([LOCAL_AUTHENTICATED.to_owned(), AUTHENTICATED.to_owned()]);
+    let principals = match texts(object, "/principalIds") {
+        none if none.is_empty() => vec![format!("local://{name}")],
+        some => some,
+    };
+    let username = text(object, "/username").to_owned();
+    User {
+        name: name.to_owned(),
+        uid: uid(object).to_owned(),
+        groups,
+        extra: BTreeMap::from([
+            ("principalid".to_owned(), principals),
+            ("username".to_owned(), vec![username]),
+        ]),
+    }
+}
+
+/// An end that cannot be read is taken for passed.
+fn has_expired(token: &Value, clock: &Clock) -> bool {
+    let now = clock.now();
+    let stated = text(token, "/expiresAt");
+    if !stated.is_empty() && stated.parse::<Timestamp>().map_or(true, |end| end <= now) {
+        return true;
+    }
+    let ttl_millis = match token.get("ttl") {
+        None | Some(Value::Null) => 0,
+        Some(ttl) => match ttl.as_i64() {
+            Some(millis) => millis,
+            None => return true,
+        },
+    };
+    if ttl_millis <= 0 {
+        return false;
+    }
+    let Ok(created) = text(token, "/metadata/creationTimestamp").parse::<Timestamp>() else {
+        // Rancher states an end, ours always do; with neither an end nor a beginning there is nothing to trust.
+        return stated.is_empty();
+    };
+    created.as_millisecond().saturating_add(ttl_millis) <= now.as_millisecond()
+}
+
+fn hashed(secret: &str) -> String {
+    Sha256::digest(secret).iter().fold(HASH_PREFIX.to_owned(), |mut hash, byte| {
+        let _ = write!(hash, "{byte:02x}"); // A String takes everything.
+        hash
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::shelf::Shelf;
+
+    fn person() -> Value {
+        json!({ "metadata": { "name": "user-1", "uid": "u1" }, "username": "jo", "groups": ["ops", "system:masters"] })
+    }
+
+    fn minted(world: &World, ttl_millis: i64) -> (Shelf, String, String) {
+        let shelf = Shelf::default();
+        shelf.put(GROUP, USERS, person());
+        let wish = TokenWish { user_id: "user-1".into(), ttl_millis, ..TokenWish::default() };
+        let (object, bearer) = mint(world, &wish);
+        let name = text(&object, "/metadata/name").to_owned();
+        shelf.put(GROUP, TOKENS, object);
+        (shelf, name, bearer.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_names_its_user_and_never_a_group_of_the_system() {
+        let world = World::seeded(1);
+        let (shelf, _, bearer) = minted(&world, 0);
+        let user = verify(&shelf, &world.clock, &bearer).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("user-1", "u1"));
+        assert_eq!(user.groups, ["ops", "system:cattle:authenticated", "system:authenticated"]);
+        assert_eq!(user.extra["username"], ["jo"]);
+        assert_eq!(user.extra["principalid"], ["local://user-1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_secret_is_stored_nowhere() {
+        let world = World::seeded(1);
+        let (object, bearer) = mint(&world, &TokenWish::default());
+        let (_, secret) = bearer.split_once(':').unwrap();
+        assert_eq!(secret.len(), 54);
+        assert!(!object.to_string().contains(secret));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_token_stops_at_once() {
+        let world = World::seeded(1);
+        let (shelf, name, bearer) = minted(&world, 0);
+        assert!(verify(&shelf, &world.clock, &bearer).is_ok());
+        shelf.remove(GROUP, TOKENS, "", &name);
+        assert_eq!(verify(&shelf, &world.clock, &bearer), Err(ApiTokenError::Unknown));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_stops_when_its_time_is_over() {
+        let world = World::seeded(1);
+        let (shelf, _, bearer) = minted(&world, 60_000);
+        tokio::time::sleep(Duration::from_secs(59)).await;
+        assert!(verify(&shelf, &world.clock, &bearer).is_ok());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(verify(&shelf, &world.clock, &bearer), Err(ApiTokenError::Expired));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_is_wrong_with_a_token_or_its_user_refuses_it() {
+        let world = World::seeded(1);
+        let (shelf, name, bearer) = minted(&world, 0);
+        let check = |bearer: &str| verify(&shelf, &world.clock, bearer).unwrap_err();
+        assert_eq!(check(&format!("{bearer}x")), ApiTokenError::WrongSecret);
+        assert_eq!(check(&format!("{name}:")), ApiTokenError::WrongSecret);
+        assert_eq!(check("token-zzzzz:x"), ApiTokenError::Unknown);
+
+        let good = shelf.object(GROUP, TOKENS, "", &name).unwrap();
+        let with = |field: &str, value: Value| {
+            let mut token = Value::clone(&good);
+            token[field] = value;
+            shelf.put(GROUP, TOKENS, token);
+            check(&bearer)
+        };
+        assert_eq!(with("enabled", json!(false)), ApiTokenError::Disabled);
+        assert_eq!(with("expiresAt", json!("2029-12-31T23:59:59Z")), ApiTokenError::Expired);
+        assert_eq!(with("expiresAt", json!("soon")), ApiTokenError::Expired);
+        assert_eq!(with("ttl", json!("long")), ApiTokenError::Expired);
+        assert_eq!(with("ttl", json!(1)), ApiTokenError::Expired, "no end stated and no beginning known");
+        assert_eq!(with("userId", json!("user-2")), ApiTokenError::NoUser);
+        // A token kept in clear, as Rancher without token hashing does, is not one of ours.
+        let secret = bearer.split_once(':').unwrap().1;
+        assert_eq!(with("token", json!(secret)), ApiTokenError::WrongSecret);
+        assert_eq!(
+            with("metadata", json!({ "name": name, "deletionTimestamp": "2030-01-01T00:00:00Z" })),
+            ApiTokenError::Disabled
+        );
+
+        shelf.put(GROUP, TOKENS, Value::clone(&good));
+        let mut user = person();
+        user["enabled"] = json!(false);
+        shelf.put(GROUP, USERS, user);
+        assert_eq!(check(&bearer), ApiTokenError::UserDisabled);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_a_token_never_panics(token in any::<String>()) {
+            let shelf = Shelf::default();
+            prop_assert!(verify(&shelf, &Clock::system(), &token).is_err());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Finds out who a request is from.
+//!
+//! A client certificate first, as in the original; then a bearer token, which is an API token or a
+//! service-account token by its form. Nothing presented is anonymous. Something presented that is not good is
+//! refused, never anonymous: a client whose token expired must hear so, not wonder why it sees nothing.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use sheaf_world::Clock;
+
+use super::{
+    Directory, PeerCertificate, SigningKeys, User,
+    api_tokens::{self, ApiTokenError},
+    credentials::{BadCredential, bearer_token},
+    service_accounts::{TokenSettings, Verified, Verifier, VerifyError},
+};
+
+/// A credential was presented and is not good. Only for logs and reviews; the client hears "Unauthorized".
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Rejected {
+    #[error("{reason}")]
+    Certificate { reason: &'static str },
+    #[error(transparent)]
+    Credential(#[from] BadCredential),
+    #[error(transparent)]
+    ServiceAccountToken(#[from] VerifyError),
+    #[error(transparent)]
+    ApiToken(#[from] ApiTokenError),
+}
+
+pub struct Authenticator {
+    directory: Arc<dyn Directory>,
+    verifier: Verifier,
+    clock: Clock,
+}
+
+impl Authenticator {
+    pub fn new(
+        directory: Arc<dyn Directory>,
+        keys: Arc<SigningKeys>,
+        settings: TokenSettings,
+        clock: Clock,
+    ) -> Self {
+        let verifier = Verifier::new(keys, settings, directory.clone(), clock.clone());
+        Authenticator { directory, verifier, clock }
+    }
+
+    /// `peer` is the connection's certificate, chain-verified.
+    pub fn authenticate(
+        &self,
+        peer: Option<&PeerCertificate>,
+        headers: &HeaderMap,
+    ) -> Result<Arc<User>, Rejected> {
+        if let Some(peer) = peer {
+            return peer.user(&self.clock).map_err(|reason| Rejected::Certificate { reason });
+        }
+        match bearer_token(headers)? {
+            Some(token) => Ok(self.authenticate_token(&token, &[])?.user),
+            None => Ok(User::anonymous()),
+        }
+    }
+
+    /// Checks a token for somebody who answers to `audiences`; for the API server itself when empty.
+    pub fn authenticate_token(&self, token: &str, audiences: &[String]) -> Result<Verified, Rejected> {
+        let own = self.verifier.audiences();
+        let audiences = if audiences.is_empty() { own } else { audiences };
+        if !api_tokens::has_this_form(token) {
+            return Ok(self.verifier.verify(token, audiences)?);
+        }
+        // An API token is for the API server alone.
+        let matching: Vec<String> = audiences.iter().filter(|one| own.contains(one)).cloned().collect();
+        if matching.is_empty() {
+            let (found, wanted) = (own.to_vec(), audiences.to_vec());
+            return Err(VerifyError::WrongAudience { found, wanted }.into());
+        }
+        let user = api_tokens::verify(self.directory.as_ref(), &self.clock, token)?;
+        Ok(Verified { user, audiences: matching })
+    }
+}
+
+#[cfg(test)]
+#[path = "authenticator_tests.rs"]
+mod tests;

@@ -1,0 +1,363 @@
+//! Local users: people who log in with a name and a password, without any outside directory.
+//!
+//! A person is a `users.management.cattle.io` object: `username`, `displayName`, `enabled`,
+//! `mustChangePassword`, `principalIds` as Rancher has them, and `groups`, which is Sheaf's own. To RBAC the
+//! user's name is the object's name. The password's hash is not on it but in a Secret of the same name in the
+//! namespace `cattle-local-user-passwords`, so that who may read users cannot take hashes home.
+//!
+//! A crash between the two writes of [`LocalUsers::create`] leaves a user without a password, who cannot log
+//! in; between those of [`LocalUsers::set_password`], a user who is asked once more to change it.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use sheaf_world::World;
+use zeroize::Zeroizing;
+
+use super::{
+    Directory, Objects, User, WriteError,
+    api_tokens::{self, GROUP, TOKENS, TokenWish, USERS, is_enabled, user_of},
+    objects::text,
+    passwords::{PasswordError, Passwords, WeakPassword, check_strength},
+    throttle::Throttle,
+};
+
+pub const PASSWORD_NAMESPACE: &str = "cattle-local-user-passwords";
+const TOKEN_NAME_DRAWS: usize = 8;
+
+/// Somebody who proved to know the password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalUser {
+    /// The name of the User object.
+    pub id: String,
+    pub username: String,
+    pub display_name: String,
+    /// The person may do nothing else before choosing a new password.
+    pub must_change_password: bool,
+    pub user: Arc<User>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct NewUser {
+    /// The object's name; drawn as `user-xxxxx` when empty.
+    pub id: String,
+    pub username: String,
+    pub display_name: String,
+    pub groups: Vec<String>,
+    pub must_change_password: bool,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum LoginError {
+    /// One answer for an unknown user, a wrong password and a disabled user alike.
+    #[error("authentication failed")]
+    Refused,
+    #[error("too many failed logins: try again in {} s", .retry_after.as_secs().max(1))]
+    TooMany { retry_after: Duration },
+    #[error("too many logins at once: try again in a moment")]
+    Busy,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum UserError {
+    #[error("user {id:?} does not exist")]
+    Unknown { id: String },
+    #[error("the username {username:?} is taken")]
+    UsernameTaken { username: String },
+    #[error(transparent)]
+    Weak(#[from] WeakPassword),
+    #[error("the password of user {id:?} cannot be set")]
+    Password {
+        id: String,
+        #[source]
+        source: PasswordError,
+    },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+pub struct LocalUsers {
+    directory: Arc<dyn Directory>,
+    objects: Arc<dyn Objects>,
+    passwords: Passwords,
+    throttle: Throttle,
+    world: World,
+}
+
+impl LocalUsers {
+    pub fn new(
+        directory: Arc<dyn Directory>,
+        objects: Arc<dyn Objects>,
+        passwords: Passwords,
+        world: World,
+    ) -> Self {
+        LocalUsers { directory, objects, passwords, throttle: Throttle::default(), world }
+    }
+
+    pub async fn login(&self, username: &str, password: &str) -> Result<LocalUser, LoginError> {
+        let delay =
+            self.throttle.begin(username).map_err(|retry_after| LoginError::TooMany { retry_after })?;
+        tokio::time::sleep(delay).await;
+
+        let found = self.by_username(username);
+        let hash = found.as_ref().and_then(|user| self.stored_hash(text(user, "/metadata/name")));
+        let verified = match &hash {
+            Some(hash) => self.passwords.verify(password, hash).await,
+            None => self.passwords.verify_nobody(password).await.map(|()| false),
+        };
+        match (found, verified) {
+            (Some(user), Ok(true)) if is_enabled(&user) => {
+                self.throttle.succeeded(username);
+                Ok(local_user(&user))
+            }
+            (_, Err(PasswordError::Busy)) => Err(LoginError::Busy),
+            (user, Err(why)) => {
+                let id = user.as_deref().map(|user| text(user, "/metadata/name")).unwrap_or_default();
+                tracing::warn!(user = id, error = %why, "a stored password could not be checked");
+                Err(LoginError::Refused)
+            }
+            (_, Ok(_)) => Err(LoginError::Refused),
+        }
+    }
+
+    /// Creates the user and then the password. `password` is not checked for strength: the first one is often
+    /// generated.
+    pub async fn create(&self, new: &NewUser, password: &str) -> Result<Value, UserError> {
+        if self.by_username(&new.username).is_some() {
+            return Err(UserError::UsernameTaken { username: new.username.clone() });
+        }
+        let id = match new.id.as_str() {
+            "" => format!("user-{}", self.world.chance.name_suffix()),
+            id => id.to_owned(),
+        };
+        let object = json!({
+            "apiVersion": "management.cattle.io/v3",
+            "kind": "User",
+            "metadata": { "name": id },
+            "username": new.username,
+            "displayName": new.display_name,
+            "enabled": true,
+            "groups": new.groups,
+            "mustChangePassword": new.must_change_password,
+            "principalIds": [format!("local://{id}")],
+        });
+        let created = self.objects.create(GROUP, USERS, "", object).await?;
+        self.store_password(&id, password).await?;
+        Ok(created)
+    }
+
+    /// Sets a password without asking for the old one: for those who may update users.
+    pub async fn set_password(
+        &self,
+        id: &str,
+        password: &str,
+        must_change_password: bool,
+    ) -> Result<(), UserError> {
+        let user = self.by_id(id)?;
+        check_strength(text(&user, "/username"), password)?;
+        self.store_password(id, password).await?;
+        if user.get("mustChangePassword").and_then(Value::as_bool).unwrap_or(false) != must_change_password {
+            let mut changed = Value::clone(&user);
+            changed["mustChangePassword"] = json!(must_change_password);
+            self.objects.update(GROUP, USERS, "", changed).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets a password for somebody who knows the old one.
+    pub async fn change_password(&self, id: &str, current: &str, new: &str) -> Result<(), ChangeError> {
+        let username = text(&*self.by_id(id)?, "/username").to_owned();
+        let person = self.login(&username, current).await?;
+        if person.id != id {
+            return Err(ChangeError::Login(LoginError::Refused));
+        }
+        Ok(self.set_password(id, new, false).await?)
+    }
+
+    /// Makes and stores an API token; answers the object and what its bearer sends, which is never seen again.
+    pub async fn mint_token(&self, wish: &TokenWish) -> Result<(Value, Zeroizing<String>), WriteError> {
+        let mut draws = 0;
+        loop {
+            draws += 1;
+            let (object, bearer) = api_tokens::mint(&self.world, wish);
+            match self.objects.create(GROUP, TOKENS, "", object).await {
+                Ok(stored) => return Ok((stored, bearer)),
+                // Five letters are few: with thousands of tokens a name is now and then taken.
+                Err(WriteError::AlreadyExists { .. }) if draws < TOKEN_NAME_DRAWS => {}
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    fn by_id(&self, id: &str) -> Result<Arc<Value>, UserError> {
+        self.directory.object(GROUP, USERS, "", id).ok_or_else(|| UserError::Unknown { id: id.to_owned() })
+    }
+
+    /// A scan: logins are rare and their hashing costs far more.
+    fn by_username(&self, username: &str) -> Option<Arc<Value>> {
+        let mut users = self.directory.objects(GROUP, USERS).into_iter();
+        users.find(|user| !username.is_empty() && text(user, "/username") == username)
+    }
+
+    fn stored_hash(&self, id: &str) -> Option<String> {
+        let secret = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id)?;
+        String::from_utf8(STANDARD.decode(text(&secret, "/data/password")).ok()?).ok()
+    }
+
+    async fn store_password(&self, id: &str, password: &str) -> Result<(), UserError> {
+        let hash = self
+            .passwords
+            .hash(password)
+            .await
+            .map_err(|source| UserError::Password { id: id.to_owned(), source })?;
+        let data = json!({ "password": STANDARD.encode(hash) });
+        let existing = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id);
+        if let Some(existing) = existing {
+            let mut secret = Value::clone(&existing);
+            secret["data"] = data;
+            self.objects.update("", "secrets", PASSWORD_NAMESPACE, secret).await?;
+        } else {
+            let secret = json!({
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {
+                    "name": id,
+                    "namespace": PASSWORD_NAMESPACE,
+                    "annotations": { "cattle.io/password-hash": "argon2id" },
+                },
+                "type": "Opaque",
+                "data": data,
+            });
+            self.objects.create("", "secrets", PASSWORD_NAMESPACE, secret).await?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    #[error(transparent)]
+    User(#[from] UserError),
+}
+
+fn local_user(object: &Value) -> LocalUser {
+    LocalUser {
+        id: text(object, "/metadata/name").to_owned(),
+        username: text(object, "/username").to_owned(),
+        display_name: text(object, "/displayName").to_owned(),
+        must_change_password: object.get("mustChangePassword") == Some(&Value::Bool(true)),
+        user: Arc::new(user_of(object)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheaf_world::Chance;
+
+    use super::*;
+    use crate::identity::shelf::Shelf;
+
+    const PASSWORD: &str = "a long enough one";
+
+    async fn house() -> (Arc<Shelf>, LocalUsers) {
+        let shelf = Arc::new(Shelf::default());
+        let passwords = Passwords::new(Chance::seeded(1), false);
+        let users = LocalUsers::new(shelf.clone(), shelf.clone(), passwords, World::seeded(1));
+        let new = NewUser {
+            id: "admin".into(),
+            username: "admin".into(),
+            groups: vec!["ops".into()],
+            must_change_password: true,
+            ..NewUser::default()
+        };
+        users.create(&new, PASSWORD).await.unwrap();
+        (shelf, users)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_right_password_logs_in_and_says_whether_it_must_be_changed() {
+        let (_, users) = house().await;
+        let person = users.login("admin", PASSWORD).await.unwrap();
+        assert_eq!(person.id, "admin");
+        assert!(person.must_change_password);
+        assert!(person.user.in_group("ops") && person.user.in_group("system:authenticated"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_hash_is_in_a_secret_and_not_on_the_user() {
+        let (shelf, _) = house().await;
+        let user = shelf.object(GROUP, USERS, "", "admin").unwrap();
+        assert!(!user.to_string().contains("argon2"));
+        let secret = shelf.object("", "secrets", PASSWORD_NAMESPACE, "admin").unwrap();
+        let hash = STANDARD.decode(text(&secret, "/data/password")).unwrap();
+        assert!(hash.starts_with(b"$argon2id$"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_password_unknown_user_and_disabled_user_are_one_answer() {
+        let (shelf, users) = house().await;
+        assert_eq!(users.login("admin", "wrong").await, Err(LoginError::Refused));
+        assert_eq!(users.login("nobody", PASSWORD).await, Err(LoginError::Refused));
+        assert_eq!(users.login("", PASSWORD).await, Err(LoginError::Refused));
+        let mut user = Value::clone(&shelf.object(GROUP, USERS, "", "admin").unwrap());
+        user["enabled"] = json!(false);
+        shelf.put(GROUP, USERS, user);
+        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_without_a_stored_password_cannot_log_in_with_an_empty_one() {
+        let (shelf, users) = house().await;
+        shelf.remove("", "secrets", PASSWORD_NAMESPACE, "admin");
+        assert_eq!(users.login("admin", "").await, Err(LoginError::Refused));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guessing_is_slowed_down_for_existing_and_unknown_names_alike() {
+        let (_, users) = house().await;
+        for name in ["admin", "nobody"] {
+            for _ in 0..5 {
+                assert_eq!(users.login(name, "guess").await, Err(LoginError::Refused));
+            }
+            assert!(matches!(users.login(name, "guess").await, Err(LoginError::TooMany { .. })), "{name}");
+        }
+        let LoginError::TooMany { retry_after } = users.login("admin", PASSWORD).await.unwrap_err() else {
+            panic!("even the right password waits")
+        };
+        tokio::time::sleep(retry_after).await;
+        assert!(users.login("admin", PASSWORD).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_password_is_the_only_one_that_works_and_need_not_be_changed_again() {
+        let (_, users) = house().await;
+        assert_eq!(
+            users.change_password("admin", "wrong", "another long one").await,
+            Err(ChangeError::Login(LoginError::Refused))
+        );
+        assert_eq!(
+            users.change_password("admin", PASSWORD, "short").await,
+            Err(ChangeError::User(UserError::Weak(WeakPassword::TooShort)))
+        );
+        users.change_password("admin", PASSWORD, "another long one").await.unwrap();
+        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
+        assert!(!users.login("admin", "another long one").await.unwrap().must_change_password);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_username_is_given_once() {
+        let (_, users) = house().await;
+        let twin = NewUser { username: "admin".into(), ..NewUser::default() };
+        assert_eq!(
+            users.create(&twin, PASSWORD).await,
+            Err(UserError::UsernameTaken { username: "admin".into() })
+        );
+        assert_eq!(
+            users.set_password("nobody", PASSWORD, false).await,
+            Err(UserError::Unknown { id: "nobody".into() })
+        );
+    }
+}
