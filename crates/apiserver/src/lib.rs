@@ -1,4 +1,5 @@
 //! The door
 
+pub mod authorization;
 pub mod encryption;
 pub mod identity;

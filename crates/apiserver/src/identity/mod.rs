@@ -1,6 +1,6 @@
 //! Who is asking: from a certificate, a token or nothing at all to a [`User`].
 //!
-//! [`Authenticator`] looks at what a request presents; `impersonation` lets those who may act as somebody
+//! [`Authenticator`] looks at what a request presents; [`impersonation`] lets those who may act as somebody
 //! else; [`users`] and [`service_accounts`] hand out the credentials. Everything that decides is read from the
 //! [`Directory`] on each request, so a revoked credential stops at once; the only thing remembered between
 //! requests is that a signature was once found good, which no revocation changes.
@@ -12,14 +12,16 @@ pub mod api_tokens;
 mod authenticator;
 mod certificate;
 pub mod credentials;
+pub mod impersonation;
 mod jws;
-mod objects;
+pub(crate) mod objects;
 pub mod passwords;
 pub(crate) mod recent;
 mod refusal;
+pub mod reviews;
 pub mod service_accounts;
 mod throttle;
-mod user;
+pub(crate) mod user;
 pub mod users;
 
 #[cfg(test)]

@@ -33,11 +33,6 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         }
         self.young.insert(key, value);
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
-    }
 }
 
 #[cfg(test)]
