@@ -2,6 +2,7 @@
 //! clock, no chance.
 
 pub mod field_error;
+pub mod kinds;
 pub mod names;
 pub mod patch;
 pub mod quote;
