@@ -1,5 +1,149 @@
-//! The door
+//! The door: Kubernetes API machinery over a store, generic over kinds.
+//!
+//! ```text
+//!  request -> who? (identity) -> may they? (authorization) -> which kind? (registry)
+//!          -> read: cache, already encoded          (rest/get, list, watch)
+//!          -> write: decode, default, admit, validate, compare-and-swap (rest/...)
+//! ```
+//!
+//! The only crate that writes the store. It holds no state of its own that matters: the cache is
+//! derived, and a second API server on the same store is as good as this one.
 
+pub mod admission;
 pub mod authorization;
+pub mod body;
+pub mod bootstrap;
+pub mod cache;
+pub mod discovery;
+pub mod dispatch;
 pub mod encryption;
+pub mod health;
 pub mod identity;
+pub mod metrics;
+pub mod negotiate;
+pub mod registry;
+pub mod request;
+pub mod respond;
+pub mod rest;
+pub mod seals;
+pub mod server;
+pub mod status;
+pub mod subresources;
+
+use std::{ops::Deref, sync::Arc};
+
+use sheaf_store::{Store, StoreError};
+use sheaf_world::World;
+use tokio::sync::watch;
+
+use crate::{
+    authorization::Authorizer,
+    cache::Cache,
+    encryption::{Cipher, KeyRing},
+    identity::{
+        Authenticator, SigningKeys,
+        passwords::Passwords,
+        service_accounts::{TokenIssuer, TokenSettings},
+        users::LocalUsers,
+    },
+    metrics::Metrics,
+    registry::Registry,
+    seals::Seals,
+};
+
+/// The Kubernetes version whose API this is.
+pub const KUBERNETES_VERSION: &str = "v1.34.1";
+
+/// What an API server is made from.
+pub struct ApiConfig {
+    /// How clients reach this server: `10.0.0.5:6443`.
+    pub address: String,
+    /// What service-account tokens name as their issuer, and clients find it by.
+    pub issuer: String,
+    /// PEM of the cluster's CA, published to every namespace.
+    pub ca_pem: String,
+    pub token_keys: Arc<SigningKeys>,
+    pub encryption_keys: KeyRing,
+    /// Whether slow work (password hashing) may use threads; not in a simulation.
+    pub threads: bool,
+}
+
+/// Cheap to clone; all clones are one server.
+#[derive(Clone)]
+pub struct ApiServer(Arc<Inner>);
+
+pub struct Inner {
+    pub world: World,
+    pub config: ApiConfig,
+    pub metrics: Metrics,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) registry: Registry,
+    pub(crate) seals: Arc<Seals>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) token_issuer: TokenIssuer,
+    pub(crate) users: std::sync::OnceLock<LocalUsers>,
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+impl Deref for ApiServer {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl ApiServer {
+    /// Fills the cache from the store and makes sure that what every cluster has is there.
+    pub async fn build(config: ApiConfig, store: Arc<dyn Store>, world: World) -> Result<Self, StoreError> {
+        let cipher = Cipher::new(&config.encryption_keys, world.chance.clone());
+        let seals = Arc::new(Seals::new(cipher));
+        let cache = Cache::start(store.clone(), seals.clone()).await?;
+        let directory = Arc::new(identity_view::CachedDirectory::new(cache.clone()));
+        let settings = TokenSettings {
+            issuer: config.issuer.clone(),
+            audiences: vec![config.issuer.clone(), "https://kubernetes.default.svc".into()],
+            max_expiration_secs: 365 * 24 * 3600,
+        };
+        let server = ApiServer(Arc::new(Inner {
+            metrics: Metrics::new(),
+            registry: Registry::new(cache.clone()),
+            authenticator: Authenticator::new(
+                directory.clone(),
+                config.token_keys.clone(),
+                settings.clone(),
+                world.clock.clone(),
+            ),
+            authorizer: Authorizer::new(directory.clone()),
+            token_issuer: TokenIssuer::new(config.token_keys.clone(), settings, world.clone()),
+            users: std::sync::OnceLock::new(),
+            stopping: watch::Sender::new(false),
+            store,
+            cache,
+            seals,
+            world,
+            config,
+        }));
+        let passwords = Passwords::new(server.world.chance.clone(), server.config.threads);
+        let objects = Arc::new(identity_view::ServerObjects::new(&server));
+        let users = LocalUsers::new(directory, objects, passwords, server.world.clone());
+        let _ = server.0.users.set(users);
+        bootstrap::ensure(&server).await?;
+        Ok(server)
+    }
+
+    /// Ends all watches; new requests are still answered until the listener closes.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Local users and their passwords.
+    pub fn users(&self) -> &LocalUsers {
+        // Set in `build` before anyone has the server.
+        self.users.get().expect("users are there once the server is built")
+    }
+}
+
+mod identity_view;

@@ -8,10 +8,12 @@ pub fn of_object(object: &Value, now: i64) -> Value {
 }
 
 pub fn of_timestamp(timestamp: &Value, now: i64) -> Value {
-    match timestamp.as_str().and_then(parse_rfc3339) {
-        Some(then) => Value::String(short(now - then)),
-        None => Value::String("<unknown>".into()),
-    }
+    since(timestamp.as_str().unwrap_or_default(), now).into()
+}
+
+/// How long ago an RFC 3339 time was.
+pub fn since(time: &str, now: i64) -> String {
+    parse_rfc3339(time).map_or_else(|| "<unknown>".into(), |then| short(now - then))
 }
 
 /// A duration in at most two units, the way kubectl prints it.

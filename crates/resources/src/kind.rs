@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use crate::{field_error::FieldError, names::NameRule, schema::Schema};
+use crate::{field_error::FieldError, kinds::custom_resource_definition, names::NameRule, schema::Schema};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -46,19 +46,11 @@ pub struct Subresource {
     pub verbs: &'static [&'static str],
 }
 
-/// Where `scale` finds its numbers in a custom resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScalePaths {
-    pub spec_replicas: String,
-    pub status_replicas: String,
-    pub label_selector: Option<String>,
-}
-
 /// How a column's cell is computed.
 #[derive(Clone)]
 pub enum Cell {
-    /// A path into the object, as custom resources declare it.
-    Path(String),
+    /// As a custom resource declares it.
+    Declared(custom_resource_definition::Column),
     /// Built-in kinds: the object and the time now (seconds since the epoch) to the cell.
     Computed(fn(&Value, i64) -> Value),
 }
@@ -107,6 +99,8 @@ impl Column {
 /// What a kind does beyond what its schema says. All pure; each has a do-nothing default.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
+    /// Drops what the schema cannot tell is unknown, and says what.
+    pub prune: fn(&mut Value) -> Vec<String>,
     /// Fills in what a client may leave out. Runs on every decoded object.
     pub default: fn(&mut Value),
     /// Runs before a create is validated: what a client may not choose is set here.
@@ -122,10 +116,13 @@ pub struct Behaviour {
     pub generation: bool,
     /// Encrypted in the store.
     pub sealed: bool,
+    /// Added when the object is deleted: somebody must clean up behind it first.
+    pub finalizer_on_delete: Option<&'static str>,
 }
 
 impl Behaviour {
     pub const PLAIN: Behaviour = Behaviour {
+        prune: |_| Vec::new(),
         default: |_| {},
         prepare_create: |_| {},
         prepare_update: |_, _| {},
@@ -134,6 +131,7 @@ impl Behaviour {
         unconditional_update: true,
         generation: false,
         sealed: false,
+        finalizer_on_delete: None,
     };
 }
 
@@ -179,7 +177,7 @@ pub struct Kind {
     pub verbs: Verbs,
     /// Whether `status` is a subresource of its own.
     pub status: bool,
-    pub scale: Option<ScalePaths>,
+    pub scale: Option<custom_resource_definition::Scale>,
     pub subresources: Vec<Subresource>,
     pub schema: SchemaSource,
     pub columns: Vec<Column>,

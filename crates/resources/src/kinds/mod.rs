@@ -4,6 +4,7 @@ pub mod access_review;
 pub mod cluster_role;
 pub mod cluster_role_binding;
 pub mod config_map;
+pub mod custom_resource_definition;
 pub mod event;
 pub mod lease;
 pub mod namespace;
@@ -40,6 +41,7 @@ pub fn built_in() -> Vec<Kind> {
         cluster_role::kind(),
         cluster_role_binding::kind(),
         storage_class::kind(),
+        custom_resource_definition::kind(),
         user::kind(),
         token::kind(),
     ];

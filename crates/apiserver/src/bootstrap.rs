@@ -1,0 +1,84 @@
+//! What every cluster has from its first moment: its namespaces and the default roles. Runs at
+//! every start and changes only what is missing, so a newer server brings its new rules along.
+
+use serde_json::{Value, json};
+use sheaf_resources::{
+    kinds::namespace,
+    rbac::{self, Reconciled},
+};
+use sheaf_store::StoreError;
+
+use crate::{
+    ApiServer,
+    cache::{Resource, place},
+    identity::users::PASSWORD_NAMESPACE,
+    request::Verb,
+    status::ApiError,
+};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+pub async fn ensure(server: &ApiServer) -> Result<(), StoreError> {
+    ensure_all(server).await.map_err(|why| StoreError::Failed {
+        reason: format!("what every cluster has could not be made: {why}"),
+    })
+}
+
+async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
+    for name in namespace::SYSTEM.iter().chain(&[PASSWORD_NAMESPACE]) {
+        if find(server, "", "namespaces", name).is_none() {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            create(server, "", "namespaces", object).await?;
+        }
+    }
+    for wanted in rbac::cluster_roles() {
+        match find(server, RBAC, "clusterroles", name_of(&wanted)) {
+            None => create(server, RBAC, "clusterroles", wanted).await?,
+            Some(existing) => {
+                if let Some(better) = rbac::reconcile_role(&existing, &wanted) {
+                    update(server, "clusterroles", better).await?;
+                }
+            }
+        }
+    }
+    for wanted in rbac::cluster_role_bindings() {
+        match find(server, RBAC, "clusterrolebindings", name_of(&wanted)) {
+            None => create(server, RBAC, "clusterrolebindings", wanted).await?,
+            Some(existing) => match rbac::reconcile_binding(&existing, &wanted) {
+                Reconciled::Nothing => {}
+                Reconciled::Update(better) => update(server, "clusterrolebindings", better).await?,
+                Reconciled::Recreate(_) => {
+                    // Somebody pointed a default binding at another role; that is theirs to keep.
+                    tracing::warn!(
+                        name = name_of(&wanted),
+                        "a default binding names another role; it is left as it is"
+                    );
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
+fn find(server: &ApiServer, group: &str, resource: &str, name: &str) -> Option<Value> {
+    server.cache.get(&Resource::new(group, resource), &place("", name)).map(|object| object.to_value())
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+async fn create(server: &ApiServer, group: &str, resource: &str, object: Value) -> Result<(), ApiError> {
+    match server.write_as_server(Verb::Create, group, resource, "", object).await {
+        // Another server on the same store was faster.
+        Err(why) if why.is_already_exists() => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+async fn update(server: &ApiServer, resource: &str, object: Value) -> Result<(), ApiError> {
+    match server.write_as_server(Verb::Update, RBAC, resource, "", object).await {
+        Err(why) if why.is_conflict() => Ok(()),
+        done => done.map(drop),
+    }
+}

@@ -1,0 +1,298 @@
+//! From a request to its answer: who asks, may they, and which part of the server knows.
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, request::Parts};
+use serde_json::json;
+use sheaf_resources::{
+    kind::Verbs,
+    rbac::{self, Attributes},
+    selector::FieldSelector,
+};
+use tokio::time::Instant;
+
+use crate::{
+    ApiServer, KUBERNETES_VERSION,
+    authorization::{self, Decision},
+    body, discovery,
+    identity::{PeerCertificate, User},
+    metrics::RequestLabels,
+    negotiate,
+    request::{Query, ResourceRequest, Target, Verb, target},
+    respond::{self, ApiResponse},
+    rest::Call,
+    status::{ApiError, success},
+    subresources::refused,
+};
+
+/// Requests that are not watches are given up after this.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Default)]
+pub struct Peer {
+    pub certificate: Option<Arc<PeerCertificate>>,
+    /// Set for callers inside this process only, who need no credential.
+    pub identity: Option<Arc<User>>,
+    pub address: Option<SocketAddr>,
+}
+
+impl ApiServer {
+    /// Answers one request.
+    pub async fn handle<B>(&self, request: Request<B>, peer: &Peer) -> ApiResponse
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        let began = Instant::now();
+        let _in_flight = self.metrics.request_began();
+        let (mut parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query());
+        let target = target(&parts.method, parts.uri.path(), &query);
+        let labels = labels(&parts, &target);
+        let answer = self.answer(&mut parts, body, &query, &target, peer);
+        let long = matches!(&target, Target::Resource(request) if request.verb == Verb::Watch);
+        let answer = match long {
+            true => answer.await,
+            false => match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    Err(ApiError::timeout("the request did not finish in time; look before trying again"))
+                }
+            },
+        };
+        let response = answer.unwrap_or_else(|why| respond::error(&why));
+        let labels = RequestLabels { code: response.status().as_u16().into(), ..labels };
+        self.metrics.request_ended(labels, began.elapsed());
+        response
+    }
+
+    async fn answer<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+        query: &Query,
+        target: &Target,
+        peer: &Peer,
+    ) -> Result<ApiResponse, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        if let Target::Path(path) = target
+            && path.starts_with("/v3-public/")
+        {
+            let body = body::read(body).await?;
+            return self.public_login(parts, path, query, &body).await;
+        }
+        let user = self.identify(parts, peer)?;
+        match target {
+            Target::Resource(request) => {
+                self.authorize_resource(&user, request, query)?;
+                let body = match request.verb {
+                    Verb::Get | Verb::List | Verb::Watch => Bytes::new(),
+                    _ => body::read(body).await?,
+                };
+                self.answer_resource(parts, body, query, request, &user).await
+            }
+            Target::Path(path) => {
+                self.authorize_path(&user, parts.method.as_str(), path)?;
+                self.answer_path(parts, query, path).await
+            }
+        }
+    }
+
+    /// Authenticates, and impersonates when that is asked for and allowed.
+    fn identify(&self, parts: &mut Parts, peer: &Peer) -> Result<Arc<User>, ApiError> {
+        let user = match &peer.identity {
+            Some(user) => user.clone(),
+            None => self.authenticator.authenticate(peer.certificate.as_deref(), &parts.headers).map_err(
+                |why| {
+                    tracing::debug!(%why, "a credential was refused");
+                    ApiError::unauthorized()
+                },
+            )?,
+        };
+        crate::identity::credentials::strip(&mut parts.headers);
+        self.impersonate(user, &mut parts.headers)
+    }
+
+    fn authorize_resource(
+        &self,
+        user: &User,
+        request: &ResourceRequest,
+        query: &Query,
+    ) -> Result<(), ApiError> {
+        let verb = request.verb.as_str();
+        let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()).unwrap_or_default();
+        let attributes = Attributes {
+            verb,
+            group: &request.group,
+            resource: &request.resource,
+            subresource: &request.subresource,
+            namespace: &request.namespace,
+            name: rbac::name_to_authorize(verb, &request.name, &fields),
+            path: None,
+        };
+        self.must_be_allowed(user, &attributes)
+    }
+
+    fn must_be_allowed(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+        match self.authorizer.authorize(user, attributes) {
+            Decision::Allow { .. } => Ok(()),
+            Decision::Deny { reason } => Err(refused(authorization::forbidden(user, attributes, &reason))),
+        }
+    }
+
+    fn authorize_path(&self, user: &User, method: &str, path: &str) -> Result<(), ApiError> {
+        let verb = method.to_ascii_lowercase();
+        let attributes = Attributes { verb: &verb, path: Some(path), ..Attributes::default() };
+        self.must_be_allowed(user, &attributes)
+    }
+
+    async fn answer_resource(
+        &self,
+        parts: &Parts,
+        body: Bytes,
+        query: &Query,
+        request: &ResourceRequest,
+        user: &Arc<User>,
+    ) -> Result<ApiResponse, ApiError> {
+        let catalogue = self.registry.catalogue();
+        let Some(served) = catalogue.find(&request.group, &request.version, &request.resource) else {
+            return Ok(no_such_page());
+        };
+        let kind = &served.kind;
+        for segment in [&request.namespace, &request.name] {
+            if segment.contains(['/', '%']) || segment == "." || segment == ".." {
+                return Err(ApiError::bad_request(format!("{segment:?} is not a name")));
+            }
+        }
+        let call = Call { served, request, query, headers: &parts.headers, body, user };
+        // A namespaced resource is addressed in a namespace, except to read all of them at once.
+        let across = request.name.is_empty()
+            && matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        if kind.namespaced() == request.namespace.is_empty() && !(kind.namespaced() && across) {
+            return Ok(no_such_page());
+        }
+        let mut response = match (kind.verbs, request.subresource.as_str()) {
+            (Verbs::CreateOnly, "") if request.verb == Verb::Create => self.review(&call)?,
+            (Verbs::CreateOnly, _) => return Err(ApiError::method_not_allowed()),
+            (Verbs::All, "") => self.answer_main(&call).await?,
+            (Verbs::All, _) => self.answer_subresource(&call).await?,
+        };
+        if let Some(warning) = &kind.deprecation {
+            respond::warn(response.headers_mut(), std::slice::from_ref(warning));
+        }
+        Ok(response)
+    }
+
+    async fn answer_main(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        match call.request.verb {
+            Verb::Get => self.get(call).await,
+            Verb::List => self.list(call).await,
+            Verb::Watch => self.watch(call).await,
+            Verb::Create if call.request.name.is_empty() => self.create(call).await,
+            Verb::Create => Err(ApiError::method_not_allowed()),
+            Verb::Update if !call.request.name.is_empty() => self.update(call).await,
+            Verb::Patch if !call.request.name.is_empty() => self.patch(call).await,
+            Verb::Update | Verb::Patch => Err(ApiError::method_not_allowed()),
+            Verb::Delete => self.delete(call).await,
+            Verb::DeleteCollection => self.delete_collection(call).await,
+        }
+    }
+
+    async fn answer_path(&self, parts: &Parts, query: &Query, path: &str) -> Result<ApiResponse, ApiError> {
+        if let Some(response) = self.health(path, query).await {
+            return Ok(response);
+        }
+        let path = path.trim_end_matches('/');
+        let catalogue = self.registry.catalogue();
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        let aggregated = negotiate::wants_aggregated_discovery(&parts.headers);
+        let document = match segments.as_slice() {
+            [] => Some(json!({"paths": root_paths(&catalogue)})),
+            ["version"] => Some(version()),
+            ["metrics"] => return Ok(respond::text(success::OK, self.metrics.render(self.cache.applied()))),
+            ["api" | "apis"] if aggregated => {
+                let document = discovery::aggregated(&catalogue, segments == ["api"]);
+                return Ok(respond::bytes_of_type(
+                    success::OK,
+                    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                    document.to_string(),
+                ));
+            }
+            ["api"] => Some(discovery::core_versions(&self.config.address)),
+            ["apis"] => Some(discovery::group_list(&catalogue)),
+            ["api", version] => discovery::resource_list(&catalogue, "", version),
+            ["apis", group] => discovery::group(&catalogue, group),
+            ["apis", group, version] => discovery::resource_list(&catalogue, group, version),
+            [".well-known", "openid-configuration"] => Some(self.token_issuer.discovery()),
+            ["openid", "v1", "jwks"] => {
+                let keys = self.token_issuer.jwks().to_string();
+                return Ok(respond::bytes_of_type(success::OK, "application/jwk-set+json", keys));
+            }
+            _ => None,
+        };
+        match document {
+            Some(document) => Ok(respond::value(success::OK, negotiate::format(&parts.headers)?, &document)),
+            None => Ok(no_such_page()),
+        }
+    }
+}
+
+fn no_such_page() -> ApiResponse {
+    respond::text(success::NO_SUCH_PAGE, "404 page not found\n")
+}
+
+fn version() -> serde_json::Value {
+    let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    json!({
+        "major": numbers.next(), "minor": numbers.next(), "gitVersion": KUBERNETES_VERSION,
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
+    })
+}
+
+fn root_paths(catalogue: &crate::registry::Catalogue) -> Vec<String> {
+    let mut paths: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(String::from)
+    .into();
+    for served in catalogue.all().filter(|served| !served.kind.group.is_empty()) {
+        paths.push(format!("/apis/{}", served.kind.group));
+        paths.push(format!("/apis/{}/{}", served.kind.group, served.kind.version));
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// Labels of bounded variety: a path nobody serves must not become a time series.
+fn labels(parts: &Parts, target: &Target) -> RequestLabels {
+    let (verb, group, resource) = match target {
+        Target::Resource(request) => (request.verb.as_str(), request.group.clone(), request.resource.clone()),
+        Target::Path(_) => ("path", String::new(), String::new()),
+    };
+    let _ = parts;
+    RequestLabels { verb, group, resource, code: 0 }
+}
+
+/// For callers that want the body as one piece of bytes.
+pub async fn collect(response: ApiResponse) -> Response<Bytes> {
+    use http_body_util::BodyExt;
+    let (parts, body) = response.into_parts();
+    let Ok(body) = body.collect().await;
+    Response::from_parts(parts, body.to_bytes())
+}

@@ -1,0 +1,188 @@
+//! Answers: bodies made of pieces that are already encoded.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body::{Body, Frame, SizeHint};
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::{
+    cache::object::{self, CachedObject},
+    negotiate::Format,
+    status::ApiError,
+};
+
+/// Large bodies are handed on in pieces of about this size, so that memory does not grow with the answer.
+const PIECE: usize = 64 * 1024;
+
+pub enum ApiBody {
+    Full(Option<Bytes>),
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+pub type ApiResponse = Response<ApiBody>;
+
+impl Body for ApiBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            ApiBody::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            ApiBody::Stream(pieces) => {
+                pieces.poll_next_unpin(context).map(|piece| piece.map(|b| Ok(Frame::data(b))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, ApiBody::Full(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ApiBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            ApiBody::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+fn with_type(code: StatusCode, content_type: &'static str, body: ApiBody) -> ApiResponse {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// JSON text that is already there.
+pub fn json_bytes(code: StatusCode, body: impl Into<Bytes>) -> ApiResponse {
+    with_type(code, "application/json", ApiBody::Full(Some(body.into())))
+}
+
+pub fn text(code: StatusCode, body: impl Into<Bytes>) -> ApiResponse {
+    with_type(code, "text/plain; charset=utf-8", ApiBody::Full(Some(body.into())))
+}
+
+pub fn bytes_of_type(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> ApiResponse {
+    with_type(code, content_type, ApiBody::Full(Some(body.into())))
+}
+
+pub fn value(code: StatusCode, format: Format, value: &Value) -> ApiResponse {
+    match format {
+        Format::Json => json_bytes(code, value.to_string()),
+        Format::Yaml => with_type(code, "application/yaml", ApiBody::Full(Some(yaml(value)))),
+    }
+}
+
+fn yaml(value: &Value) -> Bytes {
+    serde_yaml_ng::to_string(value).unwrap_or_else(|_| value.to_string()).into()
+}
+
+/// One object in the version asked for, as it is in the cache.
+pub fn cached(code: StatusCode, format: Format, api_version: &str, object: &CachedObject) -> ApiResponse {
+    let mut body = object::head(api_version, &object.kind);
+    body.extend_from_slice(&object.tail);
+    match format {
+        Format::Json => json_bytes(code, body),
+        Format::Yaml => {
+            let read: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            value(code, Format::Yaml, &read)
+        }
+    }
+}
+
+/// How the items of a list begin: built-in kinds leave apiVersion and kind to the list.
+pub enum ItemHead {
+    Bare,
+    Named(Bytes),
+}
+
+/// A list made of encoded objects, written out piece by piece as the client reads.
+pub fn list(head: Bytes, item_head: ItemHead, objects: Vec<Arc<CachedObject>>) -> ApiResponse {
+    let item_head = match item_head {
+        ItemHead::Bare => Bytes::from_static(b"{"),
+        ItemHead::Named(head) => head,
+    };
+    let size: usize = objects.iter().map(|object| object.tail.len() + item_head.len() + 1).sum();
+    let mut pieces =
+        ListPieces { head: Some(head), item_head, objects: objects.into_iter(), first: true, done: false };
+    if size < PIECE {
+        let mut whole = BytesMut::with_capacity(size + 256);
+        while let Some(piece) = pieces.next_piece() {
+            whole.extend_from_slice(&piece);
+        }
+        return json_bytes(StatusCode::OK, whole.freeze());
+    }
+    let body =
+        ApiBody::Stream(Box::pin(futures::stream::iter(std::iter::from_fn(move || pieces.next_piece()))));
+    with_type(StatusCode::OK, "application/json", body)
+}
+
+struct ListPieces {
+    head: Option<Bytes>,
+    item_head: Bytes,
+    objects: std::vec::IntoIter<Arc<CachedObject>>,
+    first: bool,
+    done: bool,
+}
+
+impl ListPieces {
+    fn next_piece(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        let mut piece = BytesMut::with_capacity(PIECE + 4096);
+        if let Some(head) = self.head.take() {
+            piece.extend_from_slice(&head);
+        }
+        while piece.len() < PIECE {
+            let Some(object) = self.objects.next() else {
+                piece.extend_from_slice(b"]}");
+                self.done = true;
+                break;
+            };
+            if !std::mem::take(&mut self.first) {
+                piece.extend_from_slice(b",");
+            }
+            piece.extend_from_slice(&self.item_head);
+            piece.extend_from_slice(&object.tail);
+        }
+        Some(piece.freeze())
+    }
+}
+
+/// A watch: events as they come.
+pub fn stream(events: impl Stream<Item = Bytes> + Send + 'static) -> ApiResponse {
+    with_type(StatusCode::OK, "application/json", ApiBody::Stream(Box::pin(events)))
+}
+
+pub fn error(error: &ApiError) -> ApiResponse {
+    let mut response = json_bytes(error.code(), error.to_bytes());
+    if let Some(seconds) = error.retry_after_secs() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Adds `Warning: 299 - "..."` headers, which kubectl shows to the person.
+pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for warning in warnings.iter().take(50) {
+        let printable: String = warning.chars().filter(|c| !c.is_control()).take(1024).collect();
+        let quoted = printable.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Making an object.
+
+use serde_json::{Value, json};
+use sheaf_resources::{names, object_meta};
+use sheaf_store::StoreError;
+
+use super::{Call, decode, options::WriteOptions, write::Written};
+use crate::{
+    ApiServer,
+    admission::Operation,
+    respond::ApiResponse,
+    status::{ApiError, success},
+};
+
+/// Draws of a generated name before giving up.
+const NAME_DRAWS: usize = 8;
+
+impl ApiServer {
+    pub(crate) async fn create(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        if call.served.terminating {
+            return Err(ApiError::method_not_allowed_because(
+                "create not allowed while custom resource definition is terminating",
+            ));
+        }
+        let options = WriteOptions::parse(call.query)?;
+        let decoded = decode::object(call, &options)?;
+        let written = self.create_object(call, decoded.object, options.dry_run).await?;
+        self.written_response(call, &written, success::CREATED, &decoded.warnings)
+    }
+
+    /// Makes an object that is already decoded.
+    pub(crate) async fn create_object(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        self.settle_namespace(call, &mut object)?;
+        let metadata = &object["metadata"];
+        if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        let generated = metadata["name"].as_str().unwrap_or_default().is_empty();
+        let prefix = metadata["generateName"].as_str().unwrap_or_default().to_string();
+        let draws = if generated && !prefix.is_empty() { NAME_DRAWS } else { 1 };
+        self.complete_new(call, &mut object);
+        let mut name = String::new();
+        for _ in 0..draws {
+            if draws > 1 {
+                object["metadata"]["name"] =
+                    names::generated_name(&prefix, &self.world.chance.name_suffix()).into();
+            }
+            (call.served.kind.behaviour.default)(&mut object);
+            self.admit(call, Operation::Create { new: &mut object }).await?;
+            self.validate(call.served, &object, None)?;
+            name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
+            let place = crate::cache::place(&call.request.namespace, &name);
+            if dry_run {
+                let taken = self.read_fresh(call.served, &place, call.named()).await?.is_some();
+                if !taken {
+                    return Ok(Written::Imagined(object));
+                }
+                continue;
+            }
+            match self.put(call.served, &place, &object, None).await {
+                Ok(stored) => return Ok(Written::Stored(stored)),
+                Err(StoreError::Conflict { .. }) => {}
+                Err(why) => return Err(ApiError::from_store(&why, call.named(), &name)),
+            }
+        }
+        match draws {
+            1 => Err(ApiError::already_exists(call.named(), &name)),
+            _ => Err(ApiError::generated_name_taken(call.named(), &name)),
+        }
+    }
+
+    /// The namespace in the body must be that of the path.
+    pub(crate) fn settle_namespace(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
+        let given = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        if !call.served.kind.namespaced() {
+            return Ok(());
+        }
+        if !given.is_empty() && given != call.request.namespace {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        object["metadata"]["namespace"] = call.request.namespace.clone().into();
+        Ok(())
+    }
+
+    /// What only the server says of a new object.
+    fn complete_new(&self, call: &Call<'_>, object: &mut Value) {
+        let kind = &call.served.kind;
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"]
+            {
+                metadata.remove(field);
+            }
+        }
+        object["metadata"]["uid"] = self.world.chance.uuid().into();
+        object["metadata"]["creationTimestamp"] = self.world.clock.rfc3339().into();
+        if kind.behaviour.generation {
+            object["metadata"]["generation"] = json!(1);
+        }
+        if kind.custom
+            && kind.status
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+        }
+        (kind.behaviour.prepare_create)(object);
+        object_meta::tidy(object);
+    }
+}

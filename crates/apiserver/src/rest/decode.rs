@@ -1,0 +1,117 @@
+//! From a request body to an object of the kind asked for.
+
+use serde_json::Value;
+use sheaf_resources::{object_meta, schema};
+
+use super::{
+    Call,
+    options::{FieldValidation, WriteOptions},
+};
+use crate::{body, registry::Served, status::ApiError};
+
+/// An object as the client meant it, in its stored version, pruned and defaulted.
+#[derive(Debug)]
+pub struct Decoded {
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+/// Decodes the body of a create or an update.
+pub fn object(call: &Call<'_>, options: &WriteOptions) -> Result<Decoded, ApiError> {
+    let document = body::decode(call.headers, &call.body)?;
+    accept(call.served, document.value, document.repeated, options.field_validation)
+}
+
+/// Checks and completes an object in the version served: from a body, or the result of a patch.
+pub fn accept(
+    served: &Served,
+    mut object: Value,
+    repeated: Vec<String>,
+    validation: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    let kind = &served.kind;
+    if !object.is_object() {
+        return Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be a {} object)",
+            kind.kind
+        )));
+    }
+    check_address(served, &mut object)?;
+    object_meta::check_types(&object).map_err(|why| decode_error(served, &why))?;
+    if !object["metadata"].is_object() {
+        object["metadata"] = serde_json::json!({});
+    }
+    let schema = kind.schema.get();
+    if !kind.custom {
+        schema::check_types(&object, &schema).map_err(|why| decode_error(served, &why.to_string()))?;
+    }
+    let mut unknown: Vec<String> = object_meta::prune(&mut object);
+    unknown.extend(schema::prune(&mut object, &schema, true));
+    unknown.extend((kind.behaviour.prune)(&mut object));
+    let warnings = judge(validation, repeated, unknown)?;
+    schema::apply_defaults(&mut object, &schema);
+    if let Some(conversion) = &kind.conversion {
+        (conversion.into_stored)(&mut object);
+    }
+    object["apiVersion"] = kind.stored_version.clone().into();
+    (kind.behaviour.default)(&mut object);
+    object_meta::tidy(&mut object);
+    Ok(Decoded { object, warnings })
+}
+
+fn decode_error(served: &Served, why: &str) -> ApiError {
+    let kind = &served.kind;
+    ApiError::bad_request(format!(
+        "{} in version \"{}\" cannot be handled as a {}: {why}",
+        kind.kind, kind.version, kind.kind
+    ))
+}
+
+/// The object must be of the kind and version it was sent to; left out, it is taken to be.
+fn check_address(served: &Served, object: &mut Value) -> Result<(), ApiError> {
+    let kind = &served.kind;
+    let api_version = kind.api_version();
+    for (field, expected) in [("apiVersion", api_version.as_str()), ("kind", kind.kind.as_str())] {
+        match &object[field] {
+            // Custom resources have no Go type to fall back on, so the original insists.
+            Value::Null if kind.custom => {
+                let field = if field == "kind" { "Kind" } else { "apiVersion" };
+                return Err(ApiError::bad_request(format!("Object '{field}' is missing in the body")));
+            }
+            Value::Null => object[field] = expected.into(),
+            Value::String(given) if given == expected => {}
+            Value::String(given) if given.is_empty() && !kind.custom => object[field] = expected.into(),
+            Value::String(given) => {
+                return Err(ApiError::bad_request(match field {
+                    "apiVersion" => format!(
+                        "the API version in the data ({given}) does not match the expected API version ({expected})"
+                    ),
+                    _ => format!("{given} in version \"{}\" cannot be handled as a {expected}", kind.version),
+                }));
+            }
+            other => {
+                return Err(ApiError::bad_request(format!("{field} must be a string, not {other}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of fields that came twice or are not known.
+fn judge(
+    validation: FieldValidation,
+    repeated: Vec<String>,
+    unknown: Vec<String>,
+) -> Result<Vec<String>, ApiError> {
+    let mut findings: Vec<String> =
+        repeated.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
+    findings.extend(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(findings),
+        FieldValidation::Strict if findings.is_empty() => Ok(findings),
+        FieldValidation::Strict => {
+            Err(ApiError::bad_request(format!("strict decoding error: {}", findings.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Changing an object by saying only what changes.
+
+use serde_json::Value;
+use sheaf_resources::patch::{self, PatchError};
+
+use super::{
+    Call, decode,
+    get::shown,
+    options::WriteOptions,
+    update::{Part, version_of},
+};
+use crate::{
+    ApiServer, body,
+    cache::object::{self, CachedObject},
+    respond::ApiResponse,
+    status::{ApiError, success},
+};
+
+const FOR_BUILT_IN: &str =
+    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+const FOR_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json";
+
+/// A patch, read once and applied as often as needed.
+enum Patch {
+    Json(patch::json::JsonPatch),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl ApiServer {
+    pub(crate) async fn patch(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        let part = Part::of(call)?;
+        let options = WriteOptions::parse(call.query)?;
+        let (patch, repeated) = read_patch(call)?;
+        let warnings = parking_lot::Mutex::new(Vec::new());
+        let change = |current: &Value| {
+            // A patch is written against the version the client sees.
+            let seen = shown_value(call, current)?;
+            let mut patched = apply(call, &patch, &seen)?;
+            // A patch that does not speak of the version means: whatever is there now.
+            if version_of(&patched).is_empty() || version_of(&patched) == version_of(&seen) {
+                patched["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+            }
+            let name = patched["metadata"]["name"].as_str().unwrap_or_default();
+            if name != call.request.name {
+                return Err(ApiError::bad_request(format!(
+                    "the name of the object ({name}) does not match the name on the URL ({})",
+                    call.request.name
+                )));
+            }
+            let version = patched["metadata"]["resourceVersion"].clone();
+            let mut decoded =
+                decode::accept(call.served, patched, repeated.clone(), options.field_validation)?;
+            decoded.object["metadata"]["resourceVersion"] = version;
+            self.settle_namespace(call, &mut decoded.object)?;
+            *warnings.lock() = decoded.warnings;
+            Ok(decoded.object)
+        };
+        let written = self.modify(call, part, options.dry_run, change).await?;
+        let warnings = warnings.into_inner();
+        self.written_response(call, &written, success::OK, &warnings)
+    }
+}
+
+fn shown_value(call: &Call<'_>, stored: &Value) -> Result<Value, ApiError> {
+    let kind = &call.served.kind;
+    if kind.conversion.is_none() && kind.api_version() == kind.stored_version {
+        return Ok(stored.clone());
+    }
+    let revision = version_of(stored).parse().unwrap_or_default();
+    let object =
+        CachedObject::decode("/".into(), revision, &object::encode(stored)).map_err(ApiError::internal)?;
+    Ok(shown(kind, &object))
+}
+
+fn read_patch(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
+    let custom = call.served.kind.custom;
+    let unsupported = || ApiError::unsupported_media_type(if custom { FOR_CUSTOM } else { FOR_BUILT_IN });
+    match body::media_type(call.headers).as_str() {
+        "application/json-patch+json" => {
+            let document = body::json(&call.body)?;
+            let patch = patch::json::JsonPatch::read(&document.value).map_err(|why| told(&why))?;
+            Ok((Patch::Json(patch), Vec::new()))
+        }
+        "application/merge-patch+json" => {
+            let document = body::json(&call.body)?;
+            Ok((Patch::Merge(must_be_object(document.value)?), document.repeated))
+        }
+        "application/strategic-merge-patch+json" if !custom => {
+            let document = body::json(&call.body)?;
+            Ok((Patch::Strategic(must_be_object(document.value)?), document.repeated))
+        }
+        _ => Err(unsupported()),
+    }
+}
+
+fn must_be_object(value: Value) -> Result<Value, ApiError> {
+    match value.is_object() {
+        true => Ok(value),
+        false => Err(ApiError::bad_request("a merge patch must be an object")),
+    }
+}
+
+fn apply(call: &Call<'_>, patch: &Patch, object: &Value) -> Result<Value, ApiError> {
+    let kind = &call.served.kind;
+    let patched = match patch {
+        Patch::Json(patch) => patch.apply(object.clone()).map_err(|why| told(&why))?,
+        Patch::Merge(patch) => {
+            patch::merge::apply(object.clone(), patch.clone()).map_err(|why| told(&why))?
+        }
+        Patch::Strategic(patch) => {
+            // Kinds without lists that merge need no table: maps merge by themselves.
+            let fields = patch::strategies::for_kind(&kind.group, &kind.kind)
+                .unwrap_or(&patch::strategies::Fields(&[]));
+            patch::strategic::apply(object.clone(), patch.clone(), fields).map_err(|why| told(&why))?
+        }
+    };
+    match patched.is_object() && patched["metadata"].is_object() {
+        true => Ok(patched),
+        false => Err(ApiError::bad_request("the patch leaves no object")),
+    }
+}
+
+/// Why a patch was not applied, with the code the original gives it.
+pub(crate) fn told(why: &PatchError) -> ApiError {
+    match why {
+        PatchError::Malformed(message) => ApiError::bad_request(message.as_str()),
+        PatchError::TooLarge(message) => ApiError::request_too_large(message),
+        PatchError::DoesNotApply(reason) => {
+            tracing::debug!(reason, "a patch did not apply");
+            ApiError::unprocessable(format!("{}: {reason}", patch::REJECTED))
+        }
+        PatchError::CannotMerge(message) => ApiError::internal(message),
+    }
+}

@@ -1,0 +1,143 @@
+//! What every write shares: validation, sealing, and the compare-and-swap itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use sheaf_resources::{field_error::FieldPath, object_meta, schema};
+use sheaf_store::{Expect, Revision, StoreError, Transaction, Write};
+
+use super::Call;
+use crate::{
+    ApiServer,
+    body::MAX_BODY,
+    cache::object::{self, CachedObject},
+    negotiate,
+    registry::Served,
+    respond::{self, ApiResponse},
+    status::{ApiError, Named},
+};
+
+/// An object as a write left it.
+pub enum Written {
+    Stored(Arc<CachedObject>),
+    /// A dry run: what would have been stored.
+    Imagined(Value),
+}
+
+impl ApiServer {
+    /// Everything that must hold of an object before it is stored.
+    pub(crate) fn validate(&self, served: &Served, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let kind = &served.kind;
+        let mut errors = object_meta::validate(kind, new);
+        if kind.custom {
+            errors.extend(schema::validate(new, &kind.schema.get(), &FieldPath::root()));
+        }
+        errors.extend((kind.behaviour.validate)(new, old));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        Err(ApiError::invalid(&kind.group, &kind.kind, name, &errors))
+    }
+
+    /// Writes `object` at `place` if the place is as expected.
+    pub(crate) async fn put(
+        &self,
+        served: &Served,
+        place: &str,
+        object: &Value,
+        expected: Option<u64>,
+    ) -> Result<Arc<CachedObject>, StoreError> {
+        let key = served.resource.store_key(place);
+        let text = object::encode(object);
+        if text.len() > MAX_BODY {
+            return Err(StoreError::TooLarge { bytes: text.len(), limit: MAX_BODY });
+        }
+        let value: Bytes = match served.kind.behaviour.sealed {
+            true => self.seal(&key, &text)?,
+            false => text.clone().into(),
+        };
+        let transaction = Transaction {
+            expect: vec![expectation(&key, expected)],
+            writes: vec![Write::Put { key: key.clone(), value }],
+        };
+        let revision = self.store.commit(transaction).await?;
+        let object = CachedObject::decode(place.into(), revision.0, &text)
+            .map_err(|why| StoreError::Failed { reason: why.to_string() })?;
+        Ok(Arc::new(object))
+    }
+
+    /// Removes the object at `place` if it is still as expected; answers the revision of its removal.
+    pub(crate) async fn remove(
+        &self,
+        served: &Served,
+        place: &str,
+        expected: u64,
+    ) -> Result<u64, StoreError> {
+        let key = served.resource.store_key(place);
+        let transaction = Transaction {
+            expect: vec![expectation(&key, Some(expected))],
+            writes: vec![Write::Delete { key }],
+        };
+        self.store.commit(transaction).await.map(|revision| revision.0)
+    }
+
+    /// The object as the store has it now, past any cache.
+    pub(crate) async fn read_fresh(
+        &self,
+        served: &Served,
+        place: &str,
+        named: Named<'_>,
+    ) -> Result<Option<Arc<CachedObject>>, ApiError> {
+        let key = served.resource.store_key(place);
+        let entry = self.store.get(&key).await.map_err(|why| ApiError::from_store(&why, named, place))?;
+        let Some(entry) = entry else { return Ok(None) };
+        let object =
+            self.cache.read(&entry.key, place, entry.modified.0, &entry.value).map_err(ApiError::internal)?;
+        Ok(Some(Arc::new(self.cache.refined(&served.resource, object))))
+    }
+
+    fn seal(&self, key: &Bytes, text: &[u8]) -> Result<Bytes, StoreError> {
+        self.seals.seal(key, text).map_err(|reason| StoreError::Failed { reason })
+    }
+
+    /// The answer to a write, with its warnings.
+    pub(crate) fn written_response(
+        &self,
+        call: &Call<'_>,
+        written: &Written,
+        code: http::StatusCode,
+        warnings: &[String],
+    ) -> Result<ApiResponse, ApiError> {
+        let media = negotiate::media(call.headers)?;
+        let mut response = match written {
+            Written::Stored(object) => match media.shape {
+                negotiate::Shape::Table => {
+                    super::table::response(self, call, std::slice::from_ref(object), None)?
+                }
+                negotiate::Shape::Metadata => {
+                    respond::value(code, media.format, &super::table::metadata_of(object))
+                }
+                negotiate::Shape::Whole => self.object_response(call, object, code, media.format),
+            },
+            Written::Imagined(value) => {
+                let mut value = value.clone();
+                if let Some(conversion) = &call.served.kind.conversion {
+                    (conversion.from_stored)(&mut value);
+                }
+                value["apiVersion"] = call.api_version().into();
+                respond::value(code, media.format, &value)
+            }
+        };
+        respond::warn(response.headers_mut(), warnings);
+        Ok(response)
+    }
+}
+
+fn expectation(key: &Bytes, expected: Option<u64>) -> Expect {
+    match expected {
+        None => Expect::Absent { key: key.clone() },
+        Some(revision) => Expect::ModifiedAt { key: key.clone(), revision: Revision(revision) },
+    }
+}

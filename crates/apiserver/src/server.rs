@@ -1,0 +1,106 @@
+//! The listener: TLS, HTTP/1.1 and HTTP/2, and a stop that lets requests finish.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{ApiServer, dispatch::Peer, identity::PeerCertificate};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long open requests may take to end once the server is told to stop.
+const GRACE: Duration = Duration::from_secs(3);
+const MAX_CONNECTIONS: usize = 8192;
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// A short rest when the system is out of descriptors: spinning would not free any.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// Serves until `stopped` resolves, then lets open requests end.
+pub async fn serve(
+    server: ApiServer,
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    stopped: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let acceptor = TlsAcceptor::from(tls);
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut stopped = std::pin::pin!(stopped);
+    loop {
+        let (stream, address) = tokio::select! {
+            biased;
+            () = &mut stopped => break,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(why) => {
+                    tracing::warn!(%why, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_REST).await;
+                    continue;
+                }
+            },
+        };
+        let Ok(permit) = connections.clone().try_acquire_owned() else {
+            // Closing at once tells a client more than a hanging handshake would.
+            continue;
+        };
+        let (server, acceptor, graceful) = (server.clone(), acceptor.clone(), graceful.clone());
+        tokio::spawn(async move {
+            serve_connection(server, acceptor, stream, address, &graceful).await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    server.stop();
+    if let Some(graceful) = Arc::into_inner(graceful) {
+        let _ = timeout(GRACE, graceful.shutdown()).await;
+    } else {
+        // Connections still in their handshake hold a share; the rest is told by `stop`.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
+async fn serve_connection(
+    server: ApiServer,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+    graceful: &GracefulShutdown,
+) {
+    let _ = stream.set_nodelay(true);
+    let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(why)) => return tracing::debug!(%address, %why, "a TLS handshake failed"),
+        Err(_) => return tracing::debug!(%address, "a TLS handshake took too long"),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let certificate = certificate.map(|der| Arc::new(PeerCertificate::from_der(der)));
+    let peer = Peer { certificate, identity: None, address: Some(address) };
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(server.handle(request, &peer).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(250)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_EVERY);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    if let Err(why) = graceful.watch(connection.into_owned()).await {
+        tracing::debug!(%address, %why, "a connection ended early");
+    }
+}

@@ -1,0 +1,262 @@
+//! Requests that are neither whole objects nor discovery: status, scale, tokens, reviews, login.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, request::Parts};
+use serde_json::{Value, json};
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    patch,
+    schema::JsonPath,
+};
+
+use crate::{
+    ApiServer, authorization, body,
+    identity::{self, Refusal, User, api_tokens::TokenWish, users::LoginError},
+    negotiate,
+    request::{Query, Verb},
+    respond::{self, ApiResponse},
+    rest::{
+        Call,
+        options::WriteOptions,
+        update::{Part, version_of},
+        write::Written,
+    },
+    status::{ApiError, Named, success},
+};
+
+/// How long a login lasts at most.
+const SESSION_MILLIS: i64 = 16 * 3600 * 1000;
+
+impl ApiServer {
+    pub(crate) async fn answer_subresource(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        let kind = &call.served.kind;
+        let verb = call.request.verb;
+        match call.request.subresource.as_str() {
+            "status" if kind.status => match verb {
+                Verb::Get => self.get(call).await,
+                Verb::Update => self.update(call).await,
+                Verb::Patch => self.patch(call).await,
+                _ => Err(ApiError::method_not_allowed()),
+            },
+            "scale" if kind.scale.is_some() => self.scale(call).await,
+            name if kind.subresources.iter().any(|sub| sub.name == name) => match (name, verb) {
+                ("finalize", Verb::Update) => self.update(call).await,
+                ("token", Verb::Create) => self.token_request(call).await,
+                _ => Err(ApiError::method_not_allowed()),
+            },
+            _ => Ok(respond::text(success::NO_SUCH_PAGE, "404 page not found\n")),
+        }
+    }
+
+    async fn token_request(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        let request = match call.body.is_empty() {
+            true => json!({}),
+            false => body::decode(call.headers, &call.body)?.value,
+        };
+        self.reach(crate::rest::options::Freshness::Latest).await?;
+        let directory = crate::identity_view::CachedDirectory::new(self.cache.clone());
+        let answer = self
+            .token_issuer
+            .request(&directory, &call.request.namespace, &call.request.name, &request)
+            .map_err(refused)?;
+        Ok(respond::value(success::CREATED, negotiate::format(call.headers)?, &answer))
+    }
+
+    /// Answers a question about identity or access.
+    pub(crate) fn review(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        let question = body::decode(call.headers, &call.body)?.value;
+        let answer = match call.served.kind.kind.as_str() {
+            "TokenReview" => identity::reviews::token_review(&self.authenticator, &question),
+            "SelfSubjectReview" => Ok(identity::reviews::self_subject_review(call.user)),
+            "SelfSubjectAccessReview" => {
+                authorization::reviews::self_subject_access_review(&self.authorizer, call.user, &question)
+            }
+            "SelfSubjectRulesReview" => {
+                authorization::reviews::self_subject_rules_review(&self.authorizer, call.user, &question)
+            }
+            "SubjectAccessReview" => {
+                authorization::reviews::subject_access_review(&self.authorizer, &question)
+            }
+            "LocalSubjectAccessReview" => authorization::reviews::local_subject_access_review(
+                &self.authorizer,
+                &call.request.namespace,
+                &question,
+            ),
+            _ => return Err(ApiError::method_not_allowed()),
+        };
+        let answer = answer.map_err(refused)?;
+        Ok(respond::value(success::CREATED, negotiate::format(call.headers)?, &answer))
+    }
+
+    pub(crate) fn impersonate(
+        &self,
+        user: Arc<User>,
+        headers: &mut HeaderMap,
+    ) -> Result<Arc<User>, ApiError> {
+        identity::impersonation::impersonate(&self.authorizer, user, headers).map_err(refused)
+    }
+
+    async fn scale(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        let format = negotiate::format(call.headers)?;
+        let options = WriteOptions::parse(call.query)?;
+        let written = match call.request.verb {
+            Verb::Get => {
+                self.reach(crate::rest::options::get_freshness(call.query)?).await?;
+                let object = self.cache.get(&call.served.resource, &call.place());
+                Written::Stored(object.ok_or_else(|| ApiError::not_found(call.named(), &call.request.name))?)
+            }
+            Verb::Update => {
+                let scale = body::decode(call.headers, &call.body)?.value;
+                self.modify(call, Part::Main, options.dry_run, |current| set_replicas(call, current, &scale))
+                    .await?
+            }
+            Verb::Patch => {
+                let change = body::json(&call.body)?.value;
+                let media = body::media_type(call.headers);
+                self.modify(call, Part::Main, options.dry_run, |current| {
+                    let scale = scale_of(call, current);
+                    let patched = match media.as_str() {
+                        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
+                            patch::merge::apply(scale, change.clone())
+                        }
+                        "application/json-patch+json" => {
+                            patch::json::JsonPatch::read(&change).and_then(|patch| patch.apply(scale))
+                        }
+                        _ => {
+                            return Err(ApiError::unsupported_media_type(
+                                "application/json-patch+json, application/merge-patch+json",
+                            ));
+                        }
+                    };
+                    set_replicas(call, current, &patched.map_err(|why| crate::rest::patch::told(&why))?)
+                })
+                .await?
+            }
+            _ => return Err(ApiError::method_not_allowed()),
+        };
+        let object = match written {
+            Written::Stored(object) => object.to_value(),
+            Written::Imagined(object) => object,
+        };
+        Ok(respond::value(success::OK, format, &scale_of(call, &object)))
+    }
+
+    /// `/v3-public/localProviders/local?action=login`: a name and a password for a token.
+    pub(crate) async fn public_login(
+        &self,
+        parts: &Parts,
+        path: &str,
+        query: &Query,
+        body: &bytes::Bytes,
+    ) -> Result<ApiResponse, ApiError> {
+        if path != "/v3-public/localProviders/local" || query.get("action") != Some("login") {
+            return Ok(respond::text(success::NO_SUCH_PAGE, "404 page not found\n"));
+        }
+        if parts.method != http::Method::POST {
+            return Err(ApiError::method_not_allowed());
+        }
+        let wish = body::decode(&parts.headers, body)?.value;
+        let text = |field: &str| wish[field].as_str().unwrap_or_default().to_string();
+        let user = self.users().login(&text("username"), &text("password")).await.map_err(login_failed)?;
+        let token = TokenWish {
+            user_id: user.id,
+            ttl_millis: wish["ttl"]
+                .as_i64()
+                .filter(|ttl| *ttl > 0)
+                .unwrap_or(SESSION_MILLIS)
+                .min(SESSION_MILLIS),
+            description: text("description"),
+            derived: false,
+        };
+        let (object, bearer) = self.users().mint_token(&token).await.map_err(ApiError::internal)?;
+        let answer = json!({
+            "type": "token", "id": object["metadata"]["name"], "name": object["metadata"]["name"],
+            "userId": object["userId"], "token": bearer.as_str(), "ttl": object["ttl"],
+            "expiresAt": object["expiresAt"], "mustChangePassword": user.must_change_password,
+        });
+        Ok(respond::value(success::CREATED, negotiate::Format::Json, &answer))
+    }
+}
+
+fn login_failed(why: LoginError) -> ApiError {
+    match why {
+        LoginError::Refused => ApiError::unauthorized(),
+        LoginError::Busy => {
+            ApiError::too_many_requests("too many logins at once; try again", Duration::from_secs(1))
+        }
+        LoginError::TooMany { retry_after } => {
+            ApiError::too_many_requests("too many failed logins; wait before trying again", retry_after)
+        }
+    }
+}
+
+/// The Scale of an object.
+fn scale_of(call: &Call<'_>, object: &Value) -> Value {
+    let Some(paths) = &call.served.kind.scale else { return Value::Null };
+    let number = |path: &JsonPath| path.first(object).and_then(Value::as_i64).unwrap_or(0);
+    let mut status = json!({"replicas": number(&paths.status_replicas)});
+    if let Some(path) = &paths.label_selector {
+        status["selector"] = path.first(object).cloned().unwrap_or_else(|| "".into());
+    }
+    let metadata = &object["metadata"];
+    json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": number(&paths.spec_replicas)},
+        "status": status,
+    })
+}
+
+fn set_replicas(call: &Call<'_>, current: &Value, scale: &Value) -> Result<Value, ApiError> {
+    let kind = &call.served.kind;
+    let Some(paths) = &kind.scale else { return Err(ApiError::method_not_allowed()) };
+    let replicas = match &scale["spec"]["replicas"] {
+        Value::Null => 0,
+        value => value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n)).ok_or_else(|| {
+            let path = FieldPath::new("spec").child("replicas");
+            let error = FieldError::invalid(&path, value.clone(), "must be greater than or equal to 0");
+            ApiError::invalid("autoscaling", "Scale", &call.request.name, &[error])
+        })?,
+    };
+    let mut object = current.clone();
+    paths.spec_replicas.set(&mut object, replicas.into());
+    let version = version_of(scale);
+    if !version.is_empty() {
+        object["metadata"]["resourceVersion"] = version.into();
+    }
+    Ok(object)
+}
+
+/// What identity refused, in the API's words.
+pub(crate) fn refused(why: Refusal) -> ApiError {
+    let message = why.to_string();
+    match why {
+        Refusal::BadRequest { message } => ApiError::bad_request(message),
+        Refusal::Invalid { group, kind, name, causes } => {
+            let errors: Vec<FieldError> = causes
+                .iter()
+                .map(|cause| {
+                    FieldError::invalid(
+                        &FieldPath::new(&cause.field),
+                        cause.value.clone(),
+                        cause.detail.clone(),
+                    )
+                })
+                .collect();
+            ApiError::invalid(group, kind, &name, &errors)
+        }
+        Refusal::Forbidden { group, resource, name, .. } => {
+            ApiError::forbidden(Named { group: &group, resource: &resource }, &name, message)
+        }
+        Refusal::NotFound { group, resource, name } => {
+            ApiError::not_found(Named { group: &group, resource: &resource }, &name)
+        }
+        Refusal::Conflict { group, resource, name, message } => {
+            ApiError::conflict(Named { group: &group, resource: &resource }, &name, message)
+        }
+    }
+}
