@@ -17,6 +17,7 @@
 
 pub mod embedded;
 pub mod epoch;
+pub mod etcd;
 
 use std::{collections::BTreeSet, fmt, pin::Pin};
 
@@ -26,6 +27,9 @@ use futures::Stream;
 
 /// The most bytes (keys and values together) one transaction may carry, on both stores.
 pub const MAX_TRANSACTION_BYTES: usize = 4 << 20;
+
+/// The most keys one transaction may write, and the most it may have expectations of.
+pub const MAX_TRANSACTION_KEYS: usize = 16_384;
 
 /// A point in the store's history. 0 is "before anything was written".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +104,10 @@ impl Transaction {
         let bytes = self.bytes();
         if bytes > MAX_TRANSACTION_BYTES {
             return Err(StoreError::TooLarge { bytes, limit: MAX_TRANSACTION_BYTES });
+        }
+        if self.writes.len().max(self.expect.len()) > MAX_TRANSACTION_KEYS {
+            let reason = format!("more than {MAX_TRANSACTION_KEYS} keys in one transaction");
+            return Err(StoreError::Invalid { reason });
         }
         let mut written = BTreeSet::new();
         for write in &self.writes {
@@ -190,6 +198,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Every change to keys with `prefix` at revisions greater than `after`. `after` may lie in the future:
     /// changes up to it are then not delivered.
+    ///
+    /// A watch of everything (an empty prefix) delivers every revision, also one that the store needed for
+    /// itself and that has no changes, so that its position can be compared with [`Store::revision`]. Any
+    /// other watch is silent about revisions without a change to its keys.
     async fn watch(&self, prefix: Bytes, after: Revision) -> Result<Watch, StoreError>;
 
     /// Forgets what only reads and watches before `revision` need: what it was then stays readable, changes

@@ -2,13 +2,17 @@
 
 use std::{fs, io, path::Path};
 
-use redb::{Database, DatabaseError, ReadableDatabase, backends::FileBackend};
+use redb::{Database, DatabaseError, ReadableDatabase, WriteTransaction, backends::FileBackend};
 
 use super::tables::{BASE, COMPACTED, FORMAT, HEAD, LOG, META, VERSIONS};
 use crate::epoch::mark::{self, Mark};
 
-/// What this build writes. Raise it together with a step in [`migrate`].
-const NEWEST: u64 = 1;
+/// From format 1 to 2, from 2 to 3, and so on. Format 1 is the first there was.
+const STEPS: &[Step] = &[];
+type Step = fn(&WriteTransaction) -> Result<(), redb::Error>;
+
+/// What this build writes.
+const NEWEST: u64 = 1 + STEPS.len() as u64;
 
 /// Why the store could not be opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +85,7 @@ pub(super) fn prepare(
             return Err(OpenError::Newer { place: place.to_owned(), found: format, newest: NEWEST });
         }
         Some((format, found)) => {
-            migrate(database, format).map_err(failed)?;
+            migrate(database, format, STEPS).map_err(failed)?;
             found
         }
     };
@@ -134,21 +138,20 @@ fn create(database: &Database) -> Result<Found, redb::Error> {
     Ok(found)
 }
 
-/// Brings a store of an older format up to [`NEWEST`], one step per format, all in one transaction: a
+/// Brings a store of an older format up to date, one step per format, all in one transaction: a
 /// migration cut off half-way never happened.
-fn migrate(database: &Database, from: u64) -> Result<(), redb::Error> {
-    if from == NEWEST {
+fn migrate(database: &Database, from: u64, steps: &[Step]) -> Result<(), redb::Error> {
+    let done = from.checked_sub(1).and_then(|done| usize::try_from(done).ok());
+    let to_do = done.and_then(|done| steps.get(done..));
+    let to_do = to_do.ok_or_else(|| redb::Error::Corrupted(format!("format {from} was never written")))?;
+    if to_do.is_empty() {
         return Ok(());
     }
     let transaction = database.begin_write()?;
-    for format in from..NEWEST {
-        match format {
-            // Format 1 is the first there was, so nothing can come before it.
-            0 => return Err(redb::Error::Corrupted("format 0 was never written".to_owned())),
-            _ => {}
-        }
-        transaction.open_table(META)?.insert(FORMAT, format + 1)?;
+    for step in to_do {
+        step(&transaction)?;
     }
+    transaction.open_table(META)?.insert(FORMAT, from + to_do.len() as u64)?;
     transaction.commit()?;
     Ok(())
 }
@@ -181,6 +184,27 @@ mod tests {
         assert!(refused.to_string().contains("store.redb"), "{refused}");
         let database = Database::open(&path).unwrap();
         assert_eq!(read(&database).unwrap().unwrap().0, NEWEST + 1);
+    }
+
+    #[test]
+    fn an_older_format_is_brought_up_to_date_step_by_step() {
+        let database =
+            Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
+        create(&database).unwrap();
+        let steps: &[Step] = &[
+            |transaction| Ok(transaction.open_table(META)?.insert("second", 2).map(drop)?),
+            |transaction| {
+                let mut meta = transaction.open_table(META)?;
+                let second = meta.get("second")?.expect("steps run in order").value();
+                Ok(meta.insert("third", second + 1).map(drop)?)
+            },
+        ];
+        migrate(&database, 1, steps).unwrap();
+        let meta = database.begin_read().unwrap().open_table(META).unwrap();
+        assert_eq!(meta.get(FORMAT).unwrap().unwrap().value(), 3);
+        assert_eq!(meta.get("third").unwrap().unwrap().value(), 3);
+        assert!(migrate(&database, 0, steps).is_err());
+        migrate(&database, 3, steps).unwrap();
     }
 
     #[test]

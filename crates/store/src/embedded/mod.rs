@@ -239,7 +239,7 @@ impl Store for Embedded {
 }
 
 /// What the writer, the readers and the watches have in common.
-pub(self) struct Shared {
+struct Shared {
     /// Gone once the store is closed, so that a forgotten watch does not keep the file locked.
     database: RwLock<Option<Arc<Database>>>,
     /// What to add to a raw revision. Changes only while the store is being opened.

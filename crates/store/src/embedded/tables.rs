@@ -40,6 +40,9 @@ pub(super) struct Live {
     pub value: Bytes,
 }
 
+/// A live key, the revision that wrote it, and what it holds.
+pub(super) type Listed = (Bytes, u64, Live);
+
 impl Version {
     fn decode(inverted: u64, stored: &[u8]) -> Result<Self, StorageError> {
         let revision = !inverted;
@@ -78,11 +81,11 @@ pub(super) fn live_at(
     after: Option<&[u8]>,
     limit: usize,
     at: u64,
-) -> Result<(Vec<(Bytes, u64, Live)>, bool), StorageError> {
+) -> Result<(Vec<Listed>, bool), StorageError> {
     /// After so many versions of one key that are not wanted it is cheaper to seek.
     const SKIP_BEFORE_SEEK: usize = 8;
 
-    let mut found: Vec<(Bytes, u64, Live)> = Vec::new();
+    let mut found: Vec<Listed> = Vec::new();
     // The key whose answer is known, and how many more of its versions were passed over.
     let mut settled: Option<(Vec<u8>, usize)> = None;
     let mut scan = match after {

@@ -116,7 +116,7 @@ impl Position {
                     None => Change::Deleted { key },
                 });
             }
-            if !changes.is_empty() {
+            if !changes.is_empty() || self.prefix.is_empty() {
                 self.ready.push_back(Changes { revision: shared.outside(revision), changes });
             }
             self.next = revision + 1;

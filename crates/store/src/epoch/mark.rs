@@ -25,7 +25,7 @@ use std::{
 };
 
 /// How far ahead revisions are reserved. One sync of the mark serves so many writes.
-const BLOCK: u64 = 100_000;
+const BLOCK: u64 = 1_000;
 
 const TITLE: &str = "sheaf revision mark 1\n";
 const CLOSED: &str = "closed";
@@ -53,6 +53,12 @@ impl Known {
     pub fn next_base(&self, head: u64) -> Option<u64> {
         // Past `reserved` rather than `seen`: a revision can be read an instant before it is noted.
         (head < self.seen.unwrap_or(self.reserved)).then_some(self.reserved + 1)
+    }
+
+    /// Whether more than `head` was handed out beyond doubt. After a power cut, when only the reservation
+    /// is known, this believes the least and `next_base` the most that may have happened.
+    pub fn saw_more_than(&self, head: u64) -> bool {
+        head < self.seen.unwrap_or(self.reserved.saturating_sub(BLOCK))
     }
 }
 
@@ -122,7 +128,7 @@ impl Mark {
 fn replace(path: &Path, reserved: u64, seen: u64, boot: &str) -> io::Result<File> {
     let draft = path.with_extension("mark-draft");
     let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&draft)?;
-    write!(file, "{TITLE}{}{}boot {boot}\n", reserved_line(reserved), seen_line(seen))?;
+    writeln!(file, "{TITLE}{}{}boot {boot}", reserved_line(reserved), seen_line(seen))?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
     sync_directory_of(path)?;
@@ -185,6 +191,7 @@ mod tests {
         let known = read_at_boot(&path, "another boot").unwrap().unwrap();
         assert_eq!(known, Known { reserved: 7 + BLOCK, seen: None });
         assert_eq!(known.next_base(12), Some(8 + BLOCK));
+        assert!(known.saw_more_than(6) && !known.saw_more_than(7));
 
         mark.close();
         let known = read_at_boot(&path, "another boot").unwrap().unwrap();

@@ -8,6 +8,12 @@
 //! revision than before, and whoever asks for changes since an old revision is told
 //! `Compacted` and lists again, which is right: what happened since is not known any more.
 //!
-//! How a server knows what was handed out: [`mark`].
+//! How a server knows what was handed out: [`mark`]. How data moves to a fresh etcd without
+//! a step back: [`promote`]. A snapshot restored into etcd is recognised when the store is
+//! opened, by the cluster's identity (kept beside the base) or by the mark, and under a
+//! running server by a revision that goes back.
 
 pub mod mark;
+mod promote;
+
+pub use promote::{PromoteError, promote};

@@ -50,7 +50,7 @@ pub async fn what_stood_at_the_compacted_revision_stays_readable(on: Subject) {
     let now = list(&on.store, "", None).await;
     on.store.compact(at).await.unwrap();
     assert_eq!(list(&on.store, "", Some(at)).await, then);
-    assert_eq!(list(&on.store, "", None).await, now);
+    assert_eq!(list(&on.store, "", None).await.entries, now.entries);
     assert_eq!(pairs(&then), ["changed=2", "deleted later=1", "kept=1"]);
 }
 

@@ -5,6 +5,7 @@
 //! and on a real etcd of its own.
 
 mod forgetting;
+mod model;
 mod reading;
 mod subject;
 mod watching;
@@ -19,6 +20,9 @@ macro_rules! promises {
         }
         mod embedded_in_memory {
             $(#[test] fn $promise() { crate::subject::in_memory(crate::$topic::$promise) })*
+        }
+        mod etcd {
+            $(#[test] fn $promise() { crate::subject::in_etcd(crate::$topic::$promise) })*
         }
     };
 }
@@ -48,6 +52,7 @@ promises! {
     watching::a_watch_sees_only_its_prefix,
     watching::a_watch_from_the_future_delivers_nothing_before_it,
     watching::a_watch_from_the_past_replays_history,
+    watching::a_watch_of_everything_reaches_every_revision,
     forgetting::reads_and_watches_before_compaction_say_so_with_the_oldest,
     forgetting::what_stood_at_the_compacted_revision_stays_readable,
     forgetting::changes_after_the_compacted_revision_stay_watchable,

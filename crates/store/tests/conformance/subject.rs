@@ -1,12 +1,16 @@
 //! What a promise is tried on, and small words for the tests.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
 use sheaf_store::{
     Change, Changes, Entry, Expect, Page, Range, Revision, Store, StoreError, Transaction, Watch, Write,
     embedded::{self, Options},
+    etcd::{
+        self,
+        server::{Server, ServerConfig},
+    },
 };
 
 pub struct Subject {
@@ -31,6 +35,25 @@ pub fn in_memory<F: Future<Output = ()>>(promise: impl FnOnce(Subject) -> F) {
         let store: Arc<dyn Store> = Arc::new(embedded::in_memory().unwrap());
         promise(Subject { store: Arc::clone(&store), other: store }).await;
     });
+}
+
+pub fn in_etcd<F: Future<Output = ()>>(promise: impl FnOnce(Subject) -> F) {
+    let directory = tempfile::tempdir().unwrap();
+    threaded().block_on(async {
+        let server =
+            Server::start(quick_etcd(directory.path())).await.unwrap_or_else(|error| panic!("{error}"));
+        let config = etcd::Config::new(vec![server.endpoint()]);
+        let (store, other) = (etcd::open(config.clone()).await.unwrap(), etcd::open(config).await.unwrap());
+        promise(Subject { store: Arc::new(store), other: Arc::new(other) }).await;
+        server.stop().await;
+    });
+}
+
+/// An etcd of one that does not take a second to elect itself.
+pub fn quick_etcd(directory: &Path) -> ServerConfig {
+    let mut config = ServerConfig::alone(directory.join("etcd")).unwrap();
+    (config.heartbeat, config.election) = (Duration::from_millis(20), Duration::from_millis(200));
+    config
 }
 
 pub fn threaded() -> tokio::runtime::Runtime {

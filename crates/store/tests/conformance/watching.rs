@@ -177,3 +177,16 @@ pub async fn a_watch_from_the_past_replays_history(on: Subject) {
     seen.insert(first.revision, told(&first));
     assert_eq!(seen, expected);
 }
+
+/// So that whoever mirrors the store can tell that it has caught up with a revision it was told.
+pub async fn a_watch_of_everything_reaches_every_revision(on: Subject) {
+    let start = write(&on.store, "a", "0").await;
+    let mut watch = on.store.watch(bytes(""), start).await.unwrap();
+    write(&on.store, "a", "1").await;
+    // The store may need a revision of its own for this.
+    on.other.compact(start).await.unwrap();
+    let newest = on.store.revision().await.unwrap();
+    for revision in start.0 + 1..=newest.0 {
+        assert_eq!(next(&mut watch).await.unwrap().revision, Revision(revision));
+    }
+}

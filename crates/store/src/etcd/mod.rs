@@ -1,0 +1,458 @@
+//! The store of several nodes: a real etcd, started and supervised by [`server`].
+//!
+//! All keys of this etcd are ours, so every revision has a change and a watch on all
+//! keys sees each of them: a revision that is missing is a gap, not somebody else's.
+//!
+//! # Traps of etcd 3.4 that shape this module
+//!
+//! - Progress notifications are not synchronised with events. They are not used.
+//! - A revision may be split over several watch responses, and is delivered whole here.
+//! - A deletion at the compacted revision is forgotten although it may still have to be
+//!   told. See [`record::Compaction`].
+//! - A transaction without operations is not linearizable. See [`connection`].
+//! - A revision in a get inside a transaction can crash the server when history is
+//!   compacted at that moment. Reads at a revision are plain gets.
+//!
+//! # What survives
+//!
+//! What etcd acknowledged. When the answer to a write is lost, the caller is told that the
+//! outcome is unknown; nothing is tried again behind its back.
+
+mod connection;
+mod error;
+pub(crate) mod record;
+pub mod server;
+mod watch;
+
+use std::{
+    fmt, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use etcd_client::{Certificate, Compare, CompareOp, GetOptions, Identity, TlsOptions, Txn, TxnOp};
+
+pub(crate) use self::connection::Line;
+use self::connection::{Connection, Found, within};
+use self::record::{COMPACTED, Compaction, EPOCH, FIRST};
+use crate::{
+    Entry, Expect, Page, Range, Revision, Store, StoreError, Transaction, Watch, Write, epoch::mark::Mark,
+};
+
+/// How many entries the first request of a range asks for, and the most that any does.
+const FIRST_PAGE: usize = 64;
+const LARGEST_PAGE: usize = 2_000;
+/// What further requests of a range aim at.
+const PAGE_BYTES: usize = 4 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `http://host:port` or `https://host:port` of every member.
+    pub endpoints: Vec<String>,
+    pub tls: Option<TlsFiles>,
+    /// After so long without an answer a read is unavailable and a write's outcome unknown.
+    pub timeout: Duration,
+    /// Where this server notes which revisions it handed out (see [`crate::epoch`]).
+    pub mark: Option<PathBuf>,
+    /// How many revisions can be read and watched from.
+    pub keep_revisions: u64,
+}
+
+/// Files in PEM form.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl Config {
+    pub fn new(endpoints: Vec<String>) -> Self {
+        Config { endpoints, tls: None, timeout: Duration::from_secs(10), mark: None, keep_revisions: 10_000 }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot read {path}")]
+    TlsFile {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot talk to etcd")]
+    Unreachable {
+        #[source]
+        source: Box<etcd_client::Error>,
+    },
+    #[error("this etcd holds keys of somebody else; an empty one is needed")]
+    NotOurs,
+    #[error("copying the data to this etcd was cut off; copy it again")]
+    CopyCutOff,
+    #[error(
+        "the data in this etcd has format {found}, newer than the {newest} this version knows; start the version that wrote it"
+    )]
+    Newer { found: u64, newest: u64 },
+    #[error("the epoch record in etcd cannot be read")]
+    Damaged {
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("cannot read or write the revision mark {path}")]
+    Mark {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn unreachable(source: etcd_client::Error) -> Self {
+        OpenError::Unreachable { source: Box::new(source) }
+    }
+}
+
+pub(crate) async fn connect(config: &Config) -> Result<Line, OpenError> {
+    let tls = match &config.tls {
+        None => None,
+        Some(files) => {
+            let read = |path: &PathBuf| {
+                std::fs::read(path).map_err(|source| OpenError::TlsFile { path: path.clone(), source })
+            };
+            let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
+            Some(TlsOptions::new().ca_certificate(Certificate::from_pem(read(&files.ca)?)).identity(identity))
+        }
+    };
+    Line::connect(&config.endpoints, tls, config.timeout).await.map_err(OpenError::unreachable)
+}
+
+/// Opens the store in the etcd of `config`.
+pub async fn open(config: Config) -> Result<Etcd, OpenError> {
+    let line = connect(&config).await?;
+    let (epoch, epoch_revision, header) = record::settle(&line, config.mark.as_deref()).await?;
+    let mark = match &config.mark {
+        None => None,
+        Some(path) => {
+            let started = Mark::start(path, epoch.base + connection::raw(header.revision()));
+            Some(started.map_err(|source| OpenError::Mark { path: path.clone(), source })?)
+        }
+    };
+    let connection = Connection::new(line, &header, epoch.base, epoch_revision, mark);
+    Ok(Etcd { connection, keep_revisions: config.keep_revisions, trimming: Arc::new(AtomicBool::new(false)) })
+}
+
+/// The store of several nodes. Any number of servers may have one open.
+pub struct Etcd {
+    connection: Arc<Connection>,
+    keep_revisions: u64,
+    trimming: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.connection.fmt(f)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+#[async_trait]
+impl Store for Etcd {
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.connection.head().await.map(|head| self.connection.outside(head))
+    }
+
+    async fn compacted(&self) -> Result<Revision, StoreError> {
+        let (compaction, _, _) = compaction(&self.connection).await?;
+        Ok(self.connection.outside(compaction.to))
+    }
+
+    async fn get(&self, key: &Bytes) -> Result<Option<Entry>, StoreError> {
+        let answer = self.connection.read(vec![TxnOp::get(key.to_vec(), None)]).await?;
+        let found = answer.gets.into_iter().flatten().next();
+        Ok(found.map(|found| self.connection.entry(found)))
+    }
+
+    async fn range(&self, range: Range) -> Result<Page, StoreError> {
+        let at = match range.at {
+            None => None,
+            Some(at) => {
+                let (compaction, head, _) = compaction(&self.connection).await?;
+                let raw = inside(&self.connection, at, compaction.to)?;
+                if raw > head {
+                    return Err(StoreError::Future { requested: at, newest: self.connection.outside(head) });
+                }
+                Some(raw)
+            }
+        };
+        self.pages(&range, at).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError> {
+        transaction.check()?;
+        self.connection.check()?;
+        let floor = self.connection.floor();
+        let txn = self.in_etcds_words(&transaction);
+        let (answer, header) =
+            self.connection.line().transact(txn).await.map_err(|error| error::of_write(&error))?;
+        self.connection.accept(&header, floor)?;
+        if answer.succeeded {
+            self.trim(answer.revision);
+            return Ok(self.connection.outside(answer.revision));
+        }
+        // The record's own get comes first, then one for each expectation.
+        let mut gets = answer.gets.into_iter();
+        let record = gets.next().and_then(|found| found.into_iter().next());
+        if record.is_none_or(|record| !self.connection.is_epoch_revision(record.modified)) {
+            return Err(self.connection.epoch_changed());
+        }
+        for (expect, found) in transaction.expect.iter().zip(gets) {
+            let found = found.into_iter().next().map(|found| self.connection.entry(found));
+            let holds = match expect {
+                Expect::Absent { .. } => found.is_none(),
+                Expect::ModifiedAt { revision, .. } => {
+                    found.as_ref().is_some_and(|entry| entry.modified == *revision)
+                }
+            };
+            if !holds {
+                return Err(StoreError::Conflict { key: expect.key().clone(), found });
+            }
+        }
+        Err(StoreError::Unavailable { reason: "etcd refused a transaction whose conditions hold".to_owned() })
+    }
+
+    async fn watch(&self, prefix: Bytes, after: Revision) -> Result<Watch, StoreError> {
+        let (compaction, _, _) = compaction(&self.connection).await?;
+        let after = inside(&self.connection, after, compaction.to)?;
+        Ok(watch::stream(Arc::clone(&self.connection), prefix, after))
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
+        let Some(to) = revision.0.checked_sub(self.connection.base) else { return self.connection.check() };
+        compact(&self.connection, to).await
+    }
+}
+
+impl Etcd {
+    fn in_etcds_words(&self, transaction: &Transaction) -> Txn {
+        let mut conditions = vec![self.connection.same_epoch()];
+        let mut otherwise = vec![TxnOp::get(EPOCH, Some(GetOptions::new().with_keys_only()))];
+        for expect in &transaction.expect {
+            let key = expect.key().to_vec();
+            otherwise.push(TxnOp::get(key.clone(), None));
+            conditions.push(match expect {
+                Expect::Absent { .. } => Compare::create_revision(key, CompareOp::Equal, 0),
+                Expect::ModifiedAt { revision, .. } => {
+                    // A revision of an earlier epoch fits no key; neither does -1.
+                    let raw = revision.0.checked_sub(self.connection.base).filter(|raw| *raw > 0);
+                    let raw = raw.and_then(|raw| i64::try_from(raw).ok()).unwrap_or(-1);
+                    Compare::mod_revision(key, CompareOp::Equal, raw)
+                }
+            });
+        }
+        let writes = transaction.writes.iter().map(|write| match write {
+            Write::Put { key, value } => TxnOp::put(key.to_vec(), value.to_vec(), None),
+            Write::Delete { key } => TxnOp::delete(key.to_vec(), None),
+        });
+        Txn::new().when(conditions).and_then(writes.collect::<Vec<_>>()).or_else(otherwise)
+    }
+
+    /// Reads a range in as many requests as it takes, all at one revision.
+    async fn pages(&self, range: &Range, at: Option<u64>) -> Result<Page, StoreError> {
+        let connection = &self.connection;
+        let end = end_of(&range.prefix);
+        let mut start = match &range.after {
+            Some(after) if after >= &range.prefix => [after.as_ref(), &[0]].concat(),
+            _ => range.prefix.to_vec().max(FIRST.to_vec()),
+        };
+        let (mut revision, mut entries, mut bytes) = (at, Vec::new(), 0);
+        let mut most = FIRST_PAGE;
+        let more = loop {
+            let wanted = if range.limit == 0 { most } else { most.min(range.limit - entries.len()) };
+            let options = GetOptions::new().with_range(end.clone()).with_limit(wanted as i64);
+            let (found, more) = match fetch(connection, start.clone(), options, &mut revision).await {
+                Err(Fetch::Oversized) if most > 1 => {
+                    most /= 2;
+                    continue;
+                }
+                Err(Fetch::Oversized) => {
+                    return Err(StoreError::Unavailable {
+                        reason: "an entry is larger than a message".to_owned(),
+                    });
+                }
+                Err(Fetch::Failed(error)) => return Err(error),
+                Ok(found) => found,
+            };
+            bytes += found.iter().map(|found| found.key.len() + found.value.len()).sum::<usize>();
+            entries.extend(found.into_iter().map(|found| connection.entry(found)));
+            let Some(last) = entries.last().filter(|_| more) else { break false };
+            if range.limit > 0 && entries.len() >= range.limit {
+                break true;
+            }
+            start = [last.key.as_ref(), &[0]].concat();
+            most = (PAGE_BYTES / (bytes / entries.len()).max(1)).clamp(1, LARGEST_PAGE);
+        };
+        if at.is_some() || entries.len() > FIRST_PAGE {
+            // Plain gets carry no condition, so whether it was our epoch they read is asked afterwards.
+            connection.head().await?;
+        }
+        Ok(Page { entries, more, revision: connection.outside(revision.unwrap_or_default()) })
+    }
+
+    /// Forgets old history now and then, so that nobody has to ask for it.
+    fn trim(&self, head: u64) {
+        let step = (self.keep_revisions / 2).max(1);
+        if head <= self.keep_revisions || head % step != 0 || self.trimming.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (connection, trimming) = (Arc::clone(&self.connection), Arc::clone(&self.trimming));
+        let to = head - self.keep_revisions;
+        tokio::spawn(async move {
+            if let Err(error) = compact(&connection, to).await {
+                tracing::warn!(%error, "cannot forget old history");
+            }
+            trimming.store(false, Ordering::Release);
+        });
+    }
+}
+
+enum Fetch {
+    Oversized,
+    Failed(StoreError),
+}
+
+/// One request of a range. The first one of now also settles which revision the others read.
+async fn fetch(
+    connection: &Connection,
+    start: Vec<u8>,
+    options: GetOptions,
+    revision: &mut Option<u64>,
+) -> Result<(Vec<Found>, bool), Fetch> {
+    connection.check().map_err(Fetch::Failed)?;
+    let floor = connection.floor();
+    let line = connection.line();
+    let refused = |error: etcd_client::Error| {
+        if error::is_oversized(&error) { Fetch::Oversized } else { Fetch::Failed(error::of_read(&error)) }
+    };
+    match *revision {
+        None => {
+            let txn = Txn::new().when([connection.same_epoch()]).and_then([TxnOp::get(start, Some(options))]);
+            let (mut answer, header) = line.transact(txn).await.map_err(refused)?;
+            connection.accept(&header, floor).map_err(Fetch::Failed)?;
+            if !answer.succeeded {
+                return Err(Fetch::Failed(connection.epoch_changed()));
+            }
+            *revision = Some(answer.revision);
+            Ok((answer.gets.pop().unwrap_or_default(), answer.more))
+        }
+        Some(at) => {
+            let mut kv = line.kv.clone();
+            let options = options.with_revision(i64::try_from(at).unwrap_or(i64::MAX));
+            match within(line.timeout, kv.get(start, Some(options))).await {
+                Ok(mut response) => {
+                    if let Some(header) = response.take_header() {
+                        connection.accept(&header, floor).map_err(Fetch::Failed)?;
+                    }
+                    let more = response.more();
+                    Ok((response.0.kvs.into_iter().map(Found::from).collect(), more))
+                }
+                Err(error) if error::is_compacted(&error) => {
+                    let (compaction, _, _) = compaction(connection).await.map_err(Fetch::Failed)?;
+                    let (requested, oldest) = (connection.outside(at), connection.outside(compaction.to));
+                    Err(Fetch::Failed(StoreError::Compacted { requested, oldest }))
+                }
+                Err(error) if error::is_future(&error) => Err(Fetch::Failed(
+                    connection.fail("etcd forgot a revision it had shown; was a snapshot restored?"),
+                )),
+                Err(error) => Err(refused(error)),
+            }
+        }
+    }
+}
+
+/// The compaction record, the newest raw revision, and the raw revision that wrote the record.
+async fn compaction(connection: &Connection) -> Result<(Compaction, u64, u64), StoreError> {
+    let answer = connection.read(vec![TxnOp::get(COMPACTED, None)]).await?;
+    let Some(found) = answer.gets.into_iter().flatten().next() else {
+        return Ok((Compaction::default(), answer.revision, 0));
+    };
+    let read = serde_json::from_slice(&found.value);
+    let compaction =
+        read.map_err(|error| connection.fail(format!("the compaction record cannot be read: {error}")))?;
+    Ok((compaction, answer.revision, found.modified))
+}
+
+async fn compact(connection: &Connection, to: u64) -> Result<(), StoreError> {
+    loop {
+        let (mut compaction, head, written) = compaction(connection).await?;
+        if to > head {
+            return Err(StoreError::Future {
+                requested: connection.outside(to),
+                newest: connection.outside(head),
+            });
+        }
+        if to <= compaction.to {
+            return Ok(());
+        }
+        if written > 0 {
+            compaction.at.push(written);
+        }
+        let physical = compaction.at.iter().copied().rfind(|at| *at <= to);
+        compaction.at.retain(|at| physical.is_none_or(|physical| *at > physical));
+        compaction.to = to;
+        let value = serde_json::to_vec(&compaction)
+            .map_err(|error| StoreError::Invalid { reason: error.to_string() })?;
+        let floor = connection.floor();
+        let txn = Txn::new()
+            .when([
+                connection.same_epoch(),
+                Compare::mod_revision(COMPACTED, CompareOp::Equal, i64::try_from(written).unwrap_or(-1)),
+            ])
+            .and_then([TxnOp::put(COMPACTED, value, None)])
+            .or_else([TxnOp::get(EPOCH, Some(GetOptions::new().with_keys_only()))]);
+        let (answer, header) =
+            connection.line().transact(txn).await.map_err(|error| error::of_read(&error))?;
+        connection.accept(&header, floor)?;
+        if !answer.succeeded {
+            continue; // Another server was faster; see what it left to do.
+        }
+        let Some(physical) = physical else { return Ok(()) };
+        let mut kv = connection.line().kv.clone();
+        let physical = i64::try_from(physical).unwrap_or(i64::MAX);
+        return match within(connection.line().timeout, kv.compact(physical, None)).await {
+            Ok(_) => Ok(()),
+            Err(error) if error::is_compacted(&error) => Ok(()),
+            Err(error) => Err(error::of_read(&error)),
+        };
+    }
+}
+
+/// The raw revision of one that a caller named, if it is still kept.
+fn inside(connection: &Connection, revision: Revision, compacted: u64) -> Result<u64, StoreError> {
+    match revision.0.checked_sub(connection.base) {
+        Some(raw) if raw >= compacted => Ok(raw),
+        _ => Err(StoreError::Compacted { requested: revision, oldest: connection.outside(compacted) }),
+    }
+}
+
+/// The first key after all keys with `prefix`; a single zero byte is etcd's word for "no end".
+fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
