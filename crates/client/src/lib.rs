@@ -1,1 +1,22 @@
-//! (empty)
+//! Asks the API: in this process, or over TLS.
+//!
+//! Thin over `kube`: what this crate gives is a [`kube::Client`], so whoever uses it cannot tell
+//! (and need not care) whether the API server is in the same process. There is no other door:
+//! controllers and agents see what any client would.
+
+use std::{convert::Infallible, sync::Arc};
+
+use kube::client::Body;
+use sheaf_apiserver::{ApiServer, dispatch::Peer, identity::User};
+
+/// A client of the API server in this process, as `identity`. Requests take the same path as
+/// those from outside, but for TLS and authentication.
+pub fn in_process(server: &ApiServer, identity: User) -> kube::Client {
+    let server = server.clone();
+    let peer = Peer { identity: Some(Arc::new(identity)), ..Peer::default() };
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(server.handle(request, &peer).await) }
+    });
+    kube::Client::new(service, "default")
+}
