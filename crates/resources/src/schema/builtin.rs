@@ -46,10 +46,39 @@ pub fn definitions<T: JsonSchema>(flavour: Flavour) -> BTreeMap<String, Value> {
     let mut root = root_schema::<T>();
     let mut all: BTreeMap<String, Value> = take_definitions(&mut root).into_iter().collect();
     all.insert(T::schema_name().into_owned(), Value::Object(root));
-    for definition in all.values_mut() {
+    for (name, definition) in &mut all {
         redirect(definition, flavour);
+        if let Value::Object(map) = definition {
+            publish(name, map, flavour);
+        }
     }
     all
+}
+
+/// Declares the types that are more than one JSON type the way the documents of the original
+/// declare them, which is what its clients were written against.
+fn publish(name: &str, definition: &mut Map<String, Value>, flavour: Flavour) {
+    let (format, types) = match name.rsplit('.').next() {
+        Some("Quantity") => (None, ["string", "number"]),
+        Some("IntOrString") => (Some("int-or-string"), ["integer", "string"]),
+        Some("JSON") => {
+            definition.remove("type");
+            return;
+        }
+        _ if flavour == Flavour::V2 => {
+            ["oneOf", "anyOf", "allOf"].iter().for_each(|junctor| drop(definition.remove(*junctor)));
+            return;
+        }
+        _ => return,
+    };
+    definition.remove("x-kubernetes-int-or-string");
+    if let Some(format) = format {
+        definition.insert("format".into(), format.into());
+    }
+    match flavour {
+        Flavour::V2 => definition.insert("type".into(), "string".into()),
+        Flavour::V3 => definition.insert("oneOf".into(), json!(types.map(|kind| json!({"type": kind})))),
+    };
 }
 
 fn root_schema<T: JsonSchema>() -> Map<String, Value> {
@@ -276,6 +305,18 @@ mod tests {
             v2["io.k8s.api.core.v1.Secret"]["properties"]["metadata"]["$ref"],
             "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
         );
+    }
+
+    #[test]
+    fn types_of_two_json_types_are_published_as_clients_know_them() {
+        let quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+        let port = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+        let v2 = definitions::<Pod>(Flavour::V2);
+        assert_eq!(v2[quantity]["type"], "string");
+        assert_eq!((&v2[port]["type"], &v2[port]["format"]), (&json!("string"), &json!("int-or-string")));
+        let v3 = definitions::<Pod>(Flavour::V3);
+        assert_eq!(v3[quantity]["oneOf"], json!([{"type": "string"}, {"type": "number"}]));
+        assert_eq!(v3[port]["oneOf"], json!([{"type": "integer"}, {"type": "string"}]));
     }
 
     #[test]

@@ -189,10 +189,8 @@ fn base64_fault(text: &str) -> Option<usize> {
     if padding.len() < wanted && padding.iter().all(|(_, b)| *b == b'=') {
         return Some(text.len());
     }
-    match padding.iter().enumerate().find(|(index, (_, b))| *index >= wanted || *b != b'=') {
-        Some((_, (at, _))) => Some(*at),
-        None => None,
-    }
+    let stray = padding.iter().enumerate().find(|(index, (_, b))| *index >= wanted || *b != b'=');
+    stray.map(|(_, (at, _))| *at)
 }
 
 /// What Go's `time.Parse(time.RFC3339, text)` would say.

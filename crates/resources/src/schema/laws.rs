@@ -181,6 +181,26 @@ fn the_deepest_schema_allowed_can_be_walked_on_an_ordinary_stack() {
 }
 
 #[test]
+fn a_schema_as_large_as_that_of_a_pod_defines_a_custom_resource() {
+    let pod = from_k8s_openapi::<k8s_openapi::api::core::v1::Pod>();
+    let spec = pod.properties.get("spec").unwrap().to_openapi_v3();
+    let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": spec}})).unwrap();
+    assert_eq!(structural::check(&schema, &FieldPath::root(), true), []);
+    let mut object = json!({"spec": {"nodeName": 3, "odd": 1, "containers": [
+        {"name": "a", "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}, "ports": [{"containerPort": "x"}]}]}});
+    assert_eq!(prune(&mut object, &schema, true), ["spec.odd"]);
+    let errors: Vec<String> =
+        validate(&object, &schema, &FieldPath::root()).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            r#"spec.containers[0].ports[0].containerPort: Invalid value: "string": spec.containers[0].ports[0].containerPort in body must be of type integer: "string""#,
+            r#"spec.nodeName: Invalid value: "integer": spec.nodeName in body must be of type string: "integer""#,
+        ]
+    );
+}
+
+#[test]
 fn a_keyword_of_the_wrong_type_says_where_and_what() {
     let error = Schema::parse(&json!({"properties": {"a": {"items": {"minLength": "x"}}}})).unwrap_err();
     assert_eq!(error.to_string(), "a.items.minLength: must be an integer, not string");

@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::{Names, list, status, storage_version, text, texts};
 use crate::field_error::{FieldError, FieldPath};
 use crate::names::{dns_1035_label_problems, dns_subdomain_problems};
-use crate::schema::{Schema, SchemaType, structural};
+use crate::quote::quoted;
+use crate::schema::{Schema, SchemaType, is_recognised_format, structural};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 
@@ -61,6 +62,32 @@ pub fn validate_status(crd: &Value) -> Vec<FieldError> {
     let accepted = Names::read(&crd["status"]["acceptedNames"]);
     names(&accepted, &FieldPath::new("status").child("acceptedNames"), &mut errors);
     errors
+}
+
+/// What is no error and yet probably not meant: formats that will never be checked. Those
+/// the old definition had already are not told again.
+pub fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut unknown = unrecognised_formats(crd);
+    if let Some(old) = old {
+        let before = unrecognised_formats(old);
+        unknown.retain(|format| !before.contains(format));
+    }
+    unknown.into_iter().map(|format| format!("unrecognized format {}", quoted(&format))).collect()
+}
+
+fn unrecognised_formats(crd: &Value) -> BTreeSet<String> {
+    let mut formats = BTreeSet::new();
+    for version in list(&crd["spec"]["versions"]) {
+        if let Ok(schema) = Schema::parse(&version["schema"]["openAPIV3Schema"]) {
+            schema.visit(&mut |schema| {
+                let format = schema.format.as_deref().unwrap_or_default();
+                if !format.is_empty() && !is_recognised_format(schema.kind.as_ref(), format) {
+                    formats.insert(format.to_owned());
+                }
+            });
+        }
+    }
+    formats
 }
 
 fn name(crd: &Value, errors: &mut Vec<FieldError>) {
@@ -700,6 +727,16 @@ mod tests {
         assert!(errors[0].starts_with(
             r#"status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was previously"#
         ));
+    }
+
+    #[test]
+    fn a_format_that_means_nothing_is_warned_about_once() {
+        let old = widgets();
+        let mut new = old.clone();
+        new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"]
+            ["format"] = json!("hue");
+        assert_eq!(warnings(&new, Some(&old)), [r#"unrecognized format "hue""#]);
+        assert!(warnings(&new, Some(&new)).is_empty());
     }
 
     #[test]
