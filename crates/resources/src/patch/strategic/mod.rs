@@ -13,8 +13,10 @@
 //! named ones they were in front of before.
 //!
 //! No directive survives into the result, also not from the inside of a value that is
-//! wholly new. Comparing two versions (what `kubectl apply` does) is the client's work and
-//! deliberately absent.
+//! wholly new. Where the original's answer depends on chance (a patch that adds and removes
+//! the same scalar) or is an internal error about an empty list, ours does not and is none.
+//! Comparing two versions (what `kubectl apply` does) is the client's work and deliberately
+//! absent.
 
 mod list;
 mod wording;
@@ -70,11 +72,16 @@ fn merged_object(
         let order = patch.remove(&format!("{SET_ORDER}/{field}")).unwrap_or_default();
         merge_ordered_list(&mut document, &mut patch, &field, order, fields)?;
     }
+    let mut doomed = Vec::new();
     for (name, wanted) in patch {
         match list_to_shorten(&name)? {
-            Some(field) => shorten_list(&mut document, field, wanted)?,
+            // Last, so that a patch which adds and removes the same removes it.
+            Some(field) => doomed.push((field.to_owned(), wanted)),
             None => merge_member(&mut document, name, wanted, fields)?,
         }
+    }
+    for (field, doomed) in doomed {
+        shorten_list(&mut document, &field, doomed)?;
     }
     Ok(document)
 }
