@@ -281,7 +281,7 @@ fn too_long(max: usize) -> String {
 
 fn mismatch(rule: &str, examples: &[&str], regex: &str) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
-    format!("{rule} (e.g. {}regex used for validation is '{regex}')", examples.join("or "))
+    format!("{rule} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }
 
 #[cfg(test)]
@@ -310,7 +310,7 @@ mod tests {
             dns_label_problems("-"),
             vec![
                 "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
-                 must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex \
+                 must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \
                  used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
             ]
         );

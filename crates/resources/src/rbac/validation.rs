@@ -83,10 +83,9 @@ pub fn default_binding(binding: &mut Value) {
     }
     let subjects = binding.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten();
     for subject in subjects.filter_map(Value::as_object_mut) {
-        match subject.get("kind").and_then(Value::as_str) {
-            Some("User" | "Group") => default_group(subject, GROUP),
-            // A service account's group is the core one, whose name is empty: left out.
-            _ => {}
+        // A service account's group is the core one, whose name is empty: left out.
+        if let Some("User" | "Group") = subject.get("kind").and_then(Value::as_str) {
+            default_group(subject, GROUP);
         }
     }
 }

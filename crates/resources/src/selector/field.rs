@@ -44,9 +44,14 @@ impl FieldSelector {
     }
 
     pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
-        let terms: Result<Vec<_>, _> =
-            split_terms(text).filter(|term| !term.is_empty()).map(|term| parse_term(text, term)).collect();
-        Ok(Self::all_of(terms?))
+        let mut parts: Vec<&str> = split_terms(text).filter(|part| !part.is_empty()).collect();
+        // In order, so that of several faults always the same one is told.
+        parts.sort_unstable();
+        let terms: Result<Vec<_>, _> = parts.into_iter().map(|part| parse_term(text, part)).collect();
+        let mut terms = terms?;
+        // `=` alone asks for nothing.
+        terms.retain(|term| !(term.field.is_empty() && term.value.is_empty()));
+        Ok(Self::all_of(terms))
     }
 
     pub fn all_of(mut terms: Vec<FieldTerm>) -> Self {
@@ -174,6 +179,8 @@ mod tests {
         for (text, wanted) in [
             ("", true),
             (",,", true),
+            ("=", true),
+            ("!=", true),
             ("metadata.name=web", true),
             ("metadata.name==web", true),
             ("metadata.name!=web", false),
