@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Directory, User,
-    objects::{is_being_deleted, text, texts, uid},
+    objects::{is_being_deleted, is_made_for, made_for, text, texts, uid},
     user::{AUTHENTICATED, LOCAL_AUTHENTICATED},
 };
 
@@ -55,7 +55,10 @@ pub struct TokenWish {
 
 /// Draws a token: the object to store, and what its bearer sends. The object's name may be taken already;
 /// draw again then.
-pub fn mint(world: &World, wish: &TokenWish) -> (Value, Zeroizing<String>) {
+///
+/// `user` is the object that `user_id` names. The token has it as its owner, so that it goes when the user goes,
+/// and does not serve another one who is given the same name.
+pub fn mint(world: &World, wish: &TokenWish, user: &Value) -> (Value, Zeroizing<String>) {
     let name = format!("token-{}", world.chance.name_suffix());
     let secret = Zeroizing::new(world.chance.letters(SECRET_LETTERS));
     let bearer = Zeroizing::new(format!("{name}:{}", secret.as_str()));
@@ -75,6 +78,7 @@ pub fn mint(world: &World, wish: &TokenWish) -> (Value, Zeroizing<String>) {
         "metadata": {
             "name": name,
             "labels": { "authn.management.cattle.io/token-userId": wish.user_id },
+            "ownerReferences": made_for(user),
         },
         "authProvider": "local",
         "description": wish.description,
@@ -112,6 +116,9 @@ pub(super) fn verify(
     }
     let user_id = text(&object, "/userId");
     let user = directory.object(GROUP, USERS, "", user_id).ok_or(ApiTokenError::NoUser)?;
+    if !is_made_for(&object, &user) {
+        return Err(ApiTokenError::NoUser);
+    }
     if !is_enabled(&user) {
         return Err(ApiTokenError::UserDisabled);
     }
@@ -194,7 +201,7 @@ mod tests {
         let shelf = Shelf::default();
         shelf.put(GROUP, USERS, person());
         let wish = TokenWish { user_id: "user-1".into(), ttl_millis, ..TokenWish::default() };
-        let (object, bearer) = mint(world, &wish);
+        let (object, bearer) = mint(world, &wish, &person());
         let name = text(&object, "/metadata/name").to_owned();
         shelf.put(GROUP, TOKENS, object);
         (shelf, name, bearer.to_string())
@@ -214,7 +221,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_secret_is_stored_nowhere() {
         let world = World::seeded(1);
-        let (object, bearer) = mint(&world, &TokenWish::default());
+        let (object, bearer) = mint(&world, &TokenWish::default(), &person());
         let (_, secret) = bearer.split_once(':').unwrap();
         assert_eq!(secret.len(), 54);
         assert!(!object.to_string().contains(secret));
@@ -237,6 +244,16 @@ mod tests {
         assert!(verify(&shelf, &world.clock, &bearer).is_ok());
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(verify(&shelf, &world.clock, &bearer), Err(ApiTokenError::Expired));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_does_not_serve_a_new_user_of_the_old_name() {
+        let world = World::seeded(1);
+        let (shelf, _, bearer) = minted(&world, 0);
+        let mut namesake = person();
+        namesake["metadata"]["uid"] = json!("u2");
+        shelf.put(GROUP, USERS, namesake);
+        assert_eq!(verify(&shelf, &world.clock, &bearer), Err(ApiTokenError::NoUser));
     }
 
     #[tokio::test(start_paused = true)]

@@ -120,6 +120,22 @@ async fn a_service_account_is_who_its_token_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_token_is_its_users_until_it_is_deleted_and_for_the_api_server_alone() {
+    let house = house();
+    let person = json!({ "metadata": { "name": "user-1", "uid": "u1" }, "username": "jo" });
+    let wish = api_tokens::TokenWish { user_id: "user-1".into(), ..Default::default() };
+    let (token, bearer) = api_tokens::mint(&house.world, &wish, &person);
+    let name = token["metadata"]["name"].as_str().unwrap().to_owned();
+    house.shelf.put(api_tokens::GROUP, api_tokens::USERS, person);
+    house.shelf.put(api_tokens::GROUP, api_tokens::TOKENS, token);
+    assert_eq!(house.with_bearer(&bearer).unwrap().name, "user-1");
+    let elsewhere = house.authenticator.authenticate_token(&bearer, &["vault".into()]).unwrap_err();
+    assert!(matches!(elsewhere, Rejected::ServiceAccountToken(VerifyError::WrongAudience { .. })));
+    house.shelf.remove(api_tokens::GROUP, api_tokens::TOKENS, "", &name);
+    assert_eq!(house.with_bearer(&bearer).unwrap_err(), Rejected::ApiToken(ApiTokenError::Unknown));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_has_the_originals_claims() {
     let house = house();
     let pod = BoundObject::Pod { name: "p".into(), uid: "pu".into(), node: Some(("n".into(), "nu".into())) };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The objects as the API server last saw them. Reads cost no I/O: they happen on every request.
 pub trait Directory: Send + Sync {
@@ -70,4 +70,21 @@ pub(crate) fn is_being_deleted(object: &Value) -> bool {
 pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {
     let list = object.pointer(pointer).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Whether what was made for a user was made for this very one, and not for one of the same name that is gone.
+/// What names no owner was made before its user's uid was known.
+pub(crate) fn is_made_for(object: &Value, user: &Value) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let mut users = owners.into_iter().flatten().filter(|owner| text(owner, "/kind") == "User").peekable();
+    users.peek().is_none() || users.any(|owner| text(owner, "/uid") == uid(user))
+}
+
+/// The owner reference that says so; empty while the user has no uid.
+pub(crate) fn made_for(user: &Value) -> Vec<Value> {
+    let (name, uid) = (text(user, "/metadata/name"), uid(user));
+    if uid.is_empty() {
+        return Vec::new();
+    }
+    vec![json!({ "apiVersion": "management.cattle.io/v3", "kind": "User", "name": name, "uid": uid })]
 }

@@ -80,6 +80,18 @@ impl Throttle {
         Ok(OVERALL.wait_after(overall.map_or(0, |seen| seen.count)))
     }
 
+    /// The try that began came to nothing for a reason that is not its own.
+    pub(super) fn abandoned(&self, name: &str) {
+        let mut memory = self.0.lock();
+        let key = <[u8; 32]>::from(Sha256::digest(name));
+        if let Some(failures) = memory.names.get_mut(&key) {
+            failures.count = failures.count.saturating_sub(1);
+        }
+        if let Some(overall) = &mut memory.overall {
+            overall.count = overall.count.saturating_sub(1);
+        }
+    }
+
     /// The try that began was a good one.
     pub(super) fn succeeded(&self, name: &str) {
         let mut memory = self.0.lock();
@@ -144,6 +156,15 @@ mod tests {
         assert_eq!(delays[51], Duration::from_millis(100));
         assert_eq!(delays[NAMES], Duration::from_secs(2));
         assert_eq!(throttle.0.lock().names.len(), NAMES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_try_that_was_never_judged_does_not_count() {
+        let throttle = Throttle::default();
+        for _ in 0..100 {
+            assert_eq!(throttle.begin("jo"), Ok(Duration::ZERO));
+            throttle.abandoned("jo");
+        }
     }
 
     #[tokio::test(start_paused = true)]

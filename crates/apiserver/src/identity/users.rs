@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::{
     Directory, Objects, User, WriteError,
     api_tokens::{self, GROUP, TOKENS, TokenWish, USERS, is_enabled, user_of},
-    objects::text,
+    objects::{is_made_for, made_for, text},
     passwords::{PasswordError, Passwords, WeakPassword, check_strength},
     throttle::Throttle,
 };
@@ -101,7 +101,7 @@ impl LocalUsers {
         tokio::time::sleep(delay).await;
 
         let found = self.by_username(username);
-        let hash = found.as_ref().and_then(|user| self.stored_hash(text(user, "/metadata/name")));
+        let hash = found.as_ref().and_then(|user| self.stored_hash(user));
         let verified = match &hash {
             Some(hash) => self.passwords.verify(password, hash).await,
             None => self.passwords.verify_nobody(password).await.map(|()| false),
@@ -111,7 +111,10 @@ impl LocalUsers {
                 self.throttle.succeeded(username);
                 Ok(local_user(&user))
             }
-            (_, Err(PasswordError::Busy)) => Err(LoginError::Busy),
+            (_, Err(PasswordError::Busy)) => {
+                self.throttle.abandoned(username);
+                Err(LoginError::Busy)
+            }
             (user, Err(why)) => {
                 let id = user.as_deref().map(|user| text(user, "/metadata/name")).unwrap_or_default();
                 tracing::warn!(user = id, error = %why, "a stored password could not be checked");
@@ -143,7 +146,7 @@ impl LocalUsers {
             "principalIds": [format!("local://{id}")],
         });
         let created = self.objects.create(GROUP, USERS, "", object).await?;
-        self.store_password(&id, password).await?;
+        self.store_password(&created, password).await?;
         Ok(created)
     }
 
@@ -156,7 +159,7 @@ impl LocalUsers {
     ) -> Result<(), UserError> {
         let user = self.by_id(id)?;
         check_strength(text(&user, "/username"), password)?;
-        self.store_password(id, password).await?;
+        self.store_password(&user, password).await?;
         if user.get("mustChangePassword").and_then(Value::as_bool).unwrap_or(false) != must_change_password {
             let mut changed = Value::clone(&user);
             changed["mustChangePassword"] = json!(must_change_password);
@@ -177,10 +180,14 @@ impl LocalUsers {
 
     /// Makes and stores an API token; answers the object and what its bearer sends, which is never seen again.
     pub async fn mint_token(&self, wish: &TokenWish) -> Result<(Value, Zeroizing<String>), WriteError> {
+        let user = self
+            .directory
+            .object(GROUP, USERS, "", &wish.user_id)
+            .ok_or_else(|| WriteError::NotFound { resource: USERS.to_owned(), name: wish.user_id.clone() })?;
         let mut draws = 0;
         loop {
             draws += 1;
-            let (object, bearer) = api_tokens::mint(&self.world, wish);
+            let (object, bearer) = api_tokens::mint(&self.world, wish, &user);
             match self.objects.create(GROUP, TOKENS, "", object).await {
                 Ok(stored) => return Ok((stored, bearer)),
                 // Five letters are few: with thousands of tokens a name is now and then taken.
@@ -200,12 +207,17 @@ impl LocalUsers {
         users.find(|user| !username.is_empty() && text(user, "/username") == username)
     }
 
-    fn stored_hash(&self, id: &str) -> Option<String> {
+    fn stored_hash(&self, user: &Value) -> Option<String> {
+        let id = text(user, "/metadata/name");
         let secret = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id)?;
+        if !is_made_for(&secret, user) {
+            return None;
+        }
         String::from_utf8(STANDARD.decode(text(&secret, "/data/password")).ok()?).ok()
     }
 
-    async fn store_password(&self, id: &str, password: &str) -> Result<(), UserError> {
+    async fn store_password(&self, user: &Value, password: &str) -> Result<(), UserError> {
+        let id = text(user, "/metadata/name");
         let hash = self
             .passwords
             .hash(password)
@@ -216,6 +228,8 @@ impl LocalUsers {
         if let Some(existing) = existing {
             let mut secret = Value::clone(&existing);
             secret["data"] = data;
+            // The Secret may have been that of an earlier user of this name.
+            secret["metadata"]["ownerReferences"] = json!(made_for(user));
             self.objects.update("", "secrets", PASSWORD_NAMESPACE, secret).await?;
         } else {
             let secret = json!({
@@ -225,6 +239,7 @@ impl LocalUsers {
                     "name": id,
                     "namespace": PASSWORD_NAMESPACE,
                     "annotations": { "cattle.io/password-hash": "argon2id" },
+                    "ownerReferences": made_for(user),
                 },
                 "type": "Opaque",
                 "data": data,
@@ -345,6 +360,35 @@ mod tests {
         users.change_password("admin", PASSWORD, "another long one").await.unwrap();
         assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
         assert!(!users.login("admin", "another long one").await.unwrap().must_change_password);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_password_does_not_serve_a_new_user_of_the_old_name() {
+        let (shelf, users) = house().await;
+        let mut user = Value::clone(&shelf.object(GROUP, USERS, "", "admin").unwrap());
+        user["metadata"]["uid"] = json!("u1");
+        shelf.put(GROUP, USERS, user.clone());
+        users.set_password("admin", PASSWORD, false).await.unwrap();
+        users.login("admin", PASSWORD).await.unwrap();
+        user["metadata"]["uid"] = json!("u2");
+        shelf.put(GROUP, USERS, user);
+        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
+        users.set_password("admin", PASSWORD, false).await.unwrap();
+        users.login("admin", PASSWORD).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minted_token_is_the_users_own() {
+        let (shelf, users) = house().await;
+        let wish = |id: &str| TokenWish { user_id: id.into(), ..TokenWish::default() };
+        let (object, bearer) = users.mint_token(&wish("admin")).await.unwrap();
+        assert_eq!(object["userId"], "admin");
+        let world = World::seeded(1);
+        assert_eq!(api_tokens::verify(shelf.as_ref(), &world.clock, &bearer).unwrap().name, "admin");
+        assert_eq!(
+            users.mint_token(&wish("nobody")).await.unwrap_err(),
+            WriteError::NotFound { resource: "users".into(), name: "nobody".into() }
+        );
     }
 
     #[tokio::test(start_paused = true)]

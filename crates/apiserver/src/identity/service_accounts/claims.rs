@@ -62,7 +62,7 @@ pub(super) struct LegacyClaims {
 /// Both layouts; which one it is, the issuer says.
 #[derive(Clone, Debug)]
 pub(super) enum AnyClaims {
-    Bound(Claims),
+    Bound(Box<Claims>),
     Legacy(LegacyClaims),
 }
 
@@ -77,7 +77,7 @@ impl AnyClaims {
         if iss == LEGACY_ISSUER {
             serde_json::from_slice(payload).ok().map(AnyClaims::Legacy)
         } else {
-            serde_json::from_slice(payload).ok().map(AnyClaims::Bound)
+            serde_json::from_slice(payload).ok().map(|claims| AnyClaims::Bound(Box::new(claims)))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Service accounts: the tokens they are given, and what is asked of a token when it comes back.
 //!
-//! [`TokenIssuer`] signs; [`verify`](verifier::Verifier::verify) checks. A token is only as alive as what it
+//! [`TokenIssuer`] signs; the verifier, behind [`Authenticator`](super::Authenticator), checks. A token is only as alive as what it
 //! stands on: the account, and the Secret, Pod or Node it was bound to, each with the very uid it was issued
 //! for. All of them are looked up on every request.
 //!
