@@ -2,8 +2,10 @@
 
 use std::{error::Error, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
+use sheaf_apiserver::identity::users::UserError;
 use sheaf_cli::{BadSetting, kubeconfig::KubeconfigError};
 use sheaf_pki::PkiError;
+use sheaf_store::{StoreError, embedded::OpenError};
 
 use crate::data_dir::DataDirError;
 
@@ -34,6 +36,16 @@ pub enum Failure {
         #[source]
         source: io::Error,
     },
+    #[error(
+        "the key {path} is gone, and what it protects cannot be read without it: put it back from a backup, or start on an empty data directory"
+    )]
+    KeyMissing { path: PathBuf },
+    #[error("cannot open the store")]
+    Store(#[from] OpenError),
+    #[error("the API server cannot start")]
+    Api(#[from] StoreError),
+    #[error("cannot make the first administrator")]
+    Administrator(#[from] UserError),
     #[error("cannot print")]
     Print(#[source] io::Error),
     #[error("cannot start the runtime")]

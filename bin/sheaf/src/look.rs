@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The version of Kubernetes whose API is served, as `/version` tells it.
-pub const KUBERNETES_VERSION: &str = "v1.34.2";
+use sheaf_apiserver::KUBERNETES_VERSION;
 
 pub fn version(output: OutputFormat) -> Result<ExitCode, Failure> {
     let version = Version {

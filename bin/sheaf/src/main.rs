@@ -1,8 +1,10 @@
 //! The one binary: parse, build, run. Wiring only.
 
 mod admin_password;
+mod administrator;
 mod data_dir;
 mod failure;
+mod keys;
 mod listeners;
 mod log;
 mod look;

@@ -1,73 +1,43 @@
-//! What the node serves. **The place where store, API server and controllers go.**
-//!
-//! Until they are here, every request is answered with 503.
+//! What a node serves: store, API server and controllers, wired together.
 
-use std::convert::Infallible;
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
-use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use sheaf_apiserver::{ApiConfig, ApiServer, server};
+use sheaf_store::{Store, embedded};
+use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
 
-use crate::{failure::Failure, node::Node};
+use crate::{administrator, failure::Failure, keys, node::Node};
 
 /// Serves until `node.stop` is cancelled. Says that the node is ready once it answers.
 pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failure> {
-    node.admin_password(false)?;
-    let tls = TlsAcceptor::from(node.certificates.server_config());
-    let connections = TaskTracker::new();
-    for listener in listeners {
-        let (tls, stop, tracker) = (tls.clone(), node.stop.clone(), connections.clone());
-        connections.spawn(async move {
-            loop {
-                let accepted = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    accepted = listener.accept() => accepted,
-                };
-                match accepted {
-                    Ok((stream, _)) => {
-                        let (tls, stop) = (tls.clone(), stop.clone());
-                        tracker.spawn(async move {
-                            tokio::select! {
-                                biased;
-                                () = stop.cancelled() => {}
-                                () = answer(tls, stream) => {}
-                            }
-                        });
-                    }
-                    Err(why) => warn!(error = &why as &dyn std::error::Error, "cannot accept a connection"),
-                }
-            }
-        });
-    }
-    node.announce_ready();
-    connections.close();
-    connections.wait().await;
-    Ok(())
-}
-
-async fn answer(tls: TlsAcceptor, stream: TcpStream) {
-    let stream = match tls.accept(stream).await {
-        Ok(stream) => stream,
-        Err(why) => return debug!(error = &why as &dyn std::error::Error, "no handshake"),
+    let layout = node.data_dir.layout();
+    // The keys first: without them an existing store could not be read, and must not be touched.
+    let config = ApiConfig {
+        address: node.url.trim_start_matches("https://").to_string(),
+        issuer: node.url.clone(),
+        ca_pem: node.certificates.authority_pem().to_string(),
+        token_keys: Arc::new(keys::service_account_keys(&layout, &node.world)?),
+        encryption_keys: keys::encryption_keys(&layout, &node.world)?,
+        threads: true,
     };
-    let not_yet = service_fn(async |_request| {
-        let mut response = Response::new(Full::new(Bytes::from_static(b"no API is served yet\n")));
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        Ok::<_, Infallible>(response)
-    });
-    let served =
-        auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), not_yet).await;
-    if let Err(why) = served {
-        debug!(error = %why, "connection ended early");
+    let store: Arc<dyn Store> = Arc::new(embedded::open(&layout.store(), embedded::Options::default())?);
+    let api = ApiServer::build(config, store, node.world.clone()).await?;
+    administrator::ensure(node, &api).await?;
+
+    let tasks = TaskTracker::new();
+    for listener in listeners {
+        let serving = server::serve(
+            api.clone(),
+            listener,
+            node.certificates.server_config(),
+            node.stop.clone().cancelled_owned(),
+        );
+        tasks.spawn(serving);
     }
+    tasks.close();
+    node.announce_ready();
+    node.stop.cancelled().await;
+    tasks.wait().await;
+    Ok(())
 }

@@ -24,6 +24,26 @@ pub async fn ensure(server: &ApiServer) -> Result<(), StoreError> {
     })
 }
 
+impl ApiServer {
+    /// Creates an object as the server itself, unless it is there.
+    pub async fn ensure_object(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        object: Value,
+    ) -> Result<(), StoreError> {
+        if self.cache.get(&Resource::new(group, resource), &place(namespace, name_of(&object))).is_some() {
+            return Ok(());
+        }
+        match self.write_as_server(Verb::Create, group, resource, namespace, object).await {
+            // Another server on the same store was faster.
+            Err(why) if why.is_already_exists() => Ok(()),
+            done => done.map(drop).map_err(|why| StoreError::Failed { reason: why.to_string() }),
+        }
+    }
+}
+
 async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
     for name in namespace::SYSTEM.iter().chain(&[PASSWORD_NAMESPACE]) {
         if find(server, "", "namespaces", name).is_none() {

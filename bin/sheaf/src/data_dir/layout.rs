@@ -5,7 +5,6 @@
 //!     LOCK                      held while a node runs; the holder's process id
 //!     format                    which layout this is
 //!     store.redb                the embedded store
-//!     revision-high-water       the highest revision ever told to a client
 //!     admin-password            drawn at the first start
 //!     admin.kubeconfig
 //!     pki/                      ca, apiserver, admin: .crt and .key
@@ -30,7 +29,6 @@ macro_rules! places {
     };
 }
 
-#[allow(dead_code, reason = "the store and the keys are opened by what `serve` does not start yet")]
 impl Layout {
     pub fn new(root: &Path) -> Self {
         Layout { root: root.to_owned() }
@@ -44,7 +42,6 @@ impl Layout {
         lock: "LOCK",
         format: "format",
         store: "store.redb",
-        revision_high_water: "revision-high-water",
         admin_password: "admin-password",
         admin_kubeconfig: "admin.kubeconfig",
         pki: "pki",

@@ -150,6 +150,20 @@ impl LocalUsers {
         Ok(created)
     }
 
+    /// Whether the user exists and could log in.
+    pub fn has_password(&self, id: &str) -> bool {
+        self.by_id(id).is_ok_and(|user| self.stored_hash(&user).is_some())
+    }
+
+    /// Creates the user, or completes one whose creation was cut off before its password was stored.
+    pub async fn ensure(&self, new: &NewUser, password: &str) -> Result<(), UserError> {
+        match self.by_id(&new.id) {
+            Err(_) => self.create(new, password).await.map(drop),
+            Ok(user) if self.stored_hash(&user).is_none() => self.store_password(&user, password).await,
+            Ok(_) => Ok(()),
+        }
+    }
+
     /// Sets a password without asking for the old one: for those who may update users.
     pub async fn set_password(
         &self,

@@ -57,7 +57,7 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     ] {
         let value = text(&new[field]);
         if !allowed.contains(&value) {
-            errors.push(FieldError::not_supported(&FieldPath::new(field), value, &allowed));
+            errors.push(FieldError::not_supported(&FieldPath::new(field), value, allowed.as_slice()));
         }
     }
     for field in FIXED.iter().filter(|field| old.is_some_and(|old| old[**field] != new[**field])) {

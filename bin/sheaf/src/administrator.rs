@@ -1,0 +1,37 @@
+//! The first administrator: user `admin`, with a password and every right.
+//!
+//! Each step is repeated until it is done, so a start that died in between is completed by the next.
+
+use serde_json::json;
+use sheaf_apiserver::{ApiServer, identity::users::NewUser};
+
+use crate::{admin_password::AdminPassword, failure::Failure, node::Node};
+
+pub const NAME: &str = "admin";
+
+pub async fn ensure(node: &Node, api: &ApiServer) -> Result<(), Failure> {
+    let users = api.users();
+    let password = match node.admin_password(users.has_password(NAME))? {
+        AdminPassword::Generated(password) | AdminPassword::Given(password) => Some(password),
+        AdminPassword::AlreadySet => None,
+    };
+    if let Some(password) = password {
+        let new = NewUser {
+            id: NAME.into(),
+            username: NAME.into(),
+            display_name: "Administrator".into(),
+            groups: Vec::new(),
+            // The console asks for a new one at the first login.
+            must_change_password: true,
+        };
+        users.ensure(&new, password.reveal()).await?;
+    }
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "sheaf-admin"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": NAME}],
+    });
+    api.ensure_object("rbac.authorization.k8s.io", "clusterrolebindings", "", binding).await?;
+    Ok(())
+}
