@@ -187,9 +187,9 @@ fn set_base(database: &Database, base: u64) -> Result<(), redb::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use redb::ReadableTable;
 
+    use super::*;
     use crate::embedded::{Options, open};
 
     #[test]

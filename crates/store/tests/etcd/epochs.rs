@@ -1,7 +1,7 @@
 //! Revisions never go back on etcd: not at a restart, not when data moves there from the embedded
 //! store, not when a snapshot is restored. With real `etcd` and `etcdctl`.
 
-use std::{path::Path, process::Command, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -10,41 +10,17 @@ use sheaf_store::{
     Change, Expect, Range, Revision, Store, StoreError, Transaction, Write, embedded, epoch,
     etcd::{
         self, Config, Etcd,
-        server::{Server, ServerConfig, ServerError},
+        server::{Server, ServerConfig},
     },
 };
 
-fn put(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Transaction {
-    Transaction { expect: vec![], writes: vec![Write::Put { key: key.into(), value: value.into() }] }
-}
-
-fn quick_etcd(directory: &Path) -> ServerConfig {
-    let mut config = ServerConfig::alone(directory.join("etcd")).unwrap();
-    (config.heartbeat, config.election) = (Duration::from_millis(20), Duration::from_millis(200));
-    config
-}
-
-async fn start(config: ServerConfig) -> Server {
-    Server::start(config).await.unwrap_or_else(|error| panic!("{error}"))
-}
+use crate::{etcdctl, put, quick_etcd, start};
 
 /// A store that keeps its mark in `directory`.
 async fn open(server: &Server, directory: &Path) -> Etcd {
     let mut config = Config::new(vec![server.endpoint()]);
     config.mark = Some(directory.join("etcd.mark"));
     etcd::open(config).await.unwrap()
-}
-
-fn etcdctl(server: Option<&Server>, arguments: &[&str]) {
-    let mut command = Command::new("etcdctl");
-    command.env("ETCDCTL_API", "3").args(arguments);
-    if let Some(server) = server {
-        command.arg(format!("--endpoints={}", server.endpoint()));
-    }
-    let output = command.output().unwrap_or_else(|error| {
-        panic!("etcdctl cannot be run ({error}); on Debian: apt-get install etcd-client")
-    });
-    assert!(output.status.success(), "etcdctl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Puts a snapshot in place of the data of `config`. The same token gives the same cluster id.
@@ -339,54 +315,5 @@ async fn a_snapshot_restored_under_a_running_server_stops_it() {
     let refused = idle.commit(put("new", "from the past")).await;
     assert!(matches!(refused, Err(StoreError::Failed { .. })), "{refused:?}");
     assert_eq!(store.get(&"new".into()).await.unwrap().unwrap().value, "19");
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_with_keys_of_somebody_else_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = start(quick_etcd(directory.path())).await;
-    etcdctl(Some(&server), &["put", "theirs", "1"]);
-    let config = Config::new(vec![server.endpoint()]);
-    let refused = etcd::open(config.clone()).await.unwrap_err();
-    assert!(matches!(refused, etcd::OpenError::NotOurs), "{refused}");
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_etcd_says_how_to_get_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut config = quick_etcd(directory.path());
-    config.binary = "/nowhere/etcd".into();
-    let missing = Server::start(config).await.unwrap_err();
-    assert!(matches!(missing, ServerError::NotInstalled { .. }), "{missing}");
-    assert!(missing.to_string().contains("apt-get install etcd-server"), "{missing}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_etcd_is_away_reads_are_unavailable_and_nobody_listening_means_not_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = quick_etcd(directory.path());
-    let server = start(config.clone()).await;
-    let mut to = Config::new(vec![server.endpoint()]);
-    to.timeout = Duration::from_secs(2);
-    let store = etcd::open(to).await.unwrap();
-    store.commit(put("k", "1")).await.unwrap();
-    server.stop().await;
-    let read = store.get(&"k".into()).await;
-    assert!(matches!(read, Err(StoreError::Unavailable { .. })), "{read:?}");
-    let written = store.commit(put("k", "2")).await;
-    assert!(
-        matches!(written, Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. })),
-        "{written:?}"
-    );
-    let server = start(config).await;
-    let read = loop {
-        match store.get(&"k".into()).await {
-            Ok(read) => break read,
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    };
-    assert_eq!(read.unwrap().value, "1", "the same store goes on when etcd is back");
     server.stop().await;
 }
