@@ -57,18 +57,40 @@ pub(super) fn open_error(place: &str, error: impl Into<redb::Error>) -> OpenErro
     }
 }
 
-/// Opens or makes the file. A new file's name is made durable too: a synced file that a power
-/// cut takes out of its directory is lost all the same.
+/// Opens the file, after making it if there is none.
 pub(super) fn open_file(path: &Path) -> Result<FileBackend, OpenError> {
     let place = path.display().to_string();
-    let failed = |source| OpenError::File { place: place.clone(), source };
-    let new = !path.exists();
-    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(failed)?;
-    if new {
-        mark::sync_directory_of(path).map_err(failed)?;
+    if !path.exists() {
+        create_file(path)?;
     }
+    let file = fs::OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|source| OpenError::File { place: place.clone(), source })?;
     FileBackend::new(file).map_err(|error: DatabaseError| open_error(&place, error))
+}
+
+/// Makes a whole store under another name and then gives it its own: a power cut while a store is being
+/// made leaves nothing behind that could not be opened. The name is made durable too, since a synced file
+/// that a power cut takes out of its directory is lost all the same.
+fn create_file(path: &Path) -> Result<(), OpenError> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".new-{}", std::process::id()));
+    let draft = Path::new(&draft);
+    let place = draft.display().to_string();
+    let failed = |source| OpenError::File { place: place.clone(), source };
+    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(draft);
+    let backend = FileBackend::new(file.map_err(failed)?).map_err(|error| open_error(&place, error))?;
+    let database =
+        Database::builder().create_with_backend(backend).map_err(|error| open_error(&place, error))?;
+    create(&database).map_err(|error| open_error(&place, error))?;
+    drop(database);
+    fs::File::open(draft).and_then(|file| file.sync_all()).map_err(failed)?;
+    // Unlike a rename, this never takes the place of a store that somebody else has just made.
+    match fs::hard_link(draft, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    fs::remove_file(draft).map_err(failed)?;
+    mark::sync_directory_of(path).map_err(failed)
 }
 
 /// Makes the tables of a new store, brings an older one up to date, refuses a newer one, and begins
@@ -165,6 +187,8 @@ fn set_base(database: &Database, base: u64) -> Result<(), redb::Error> {
 
 #[cfg(test)]
 mod tests {
+    use redb::ReadableTable;
+
     use super::*;
     use crate::embedded::{Options, open};
 
@@ -184,6 +208,18 @@ mod tests {
         assert!(refused.to_string().contains("store.redb"), "{refused}");
         let database = Database::open(&path).unwrap();
         assert_eq!(read(&database).unwrap().unwrap().0, NEWEST + 1);
+    }
+
+    #[test]
+    fn a_store_whose_making_was_cut_off_does_not_stand_in_the_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.redb");
+        fs::write(directory.path().join(format!("store.redb.new-{}", std::process::id())), "half a store")
+            .unwrap();
+        drop(open(&path, Options::default()).unwrap());
+        let names: Vec<_> =
+            fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "the store and its mark, and nothing else: {names:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! - Progress notifications are not synchronised with events. They are not used.
 //! - A revision may be split over several watch responses, and is delivered whole here.
 //! - A deletion at the compacted revision is forgotten although it may still have to be
-//!   told. See [`record::Compaction`].
+//!   told. See [`compaction`].
 //! - A transaction without operations is not linearizable. See [`connection`].
 //! - A revision in a get inside a transaction can crash the server when history is
 //!   compacted at that moment. Reads at a revision are plain gets.
@@ -18,8 +18,10 @@
 //! What etcd acknowledged. When the answer to a write is lost, the caller is told that the
 //! outcome is unknown; nothing is tried again behind its back.
 
+mod compaction;
 mod connection;
 mod error;
+mod range;
 pub(crate) mod record;
 pub mod server;
 mod watch;
@@ -29,7 +31,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -38,18 +40,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use etcd_client::{Certificate, Compare, CompareOp, GetOptions, Identity, TlsOptions, Txn, TxnOp};
 
+use self::connection::Connection;
 pub(crate) use self::connection::Line;
-use self::connection::{Connection, Found, within};
-use self::record::{COMPACTED, Compaction, EPOCH, FIRST};
+use self::record::EPOCH;
 use crate::{
     Entry, Expect, Page, Range, Revision, Store, StoreError, Transaction, Watch, Write, epoch::mark::Mark,
 };
-
-/// How many entries the first request of a range asks for, and the most that any does.
-const FIRST_PAGE: usize = 64;
-const LARGEST_PAGE: usize = 2_000;
-/// What further requests of a range aim at.
-const PAGE_BYTES: usize = 4 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -144,14 +140,15 @@ pub async fn open(config: Config) -> Result<Etcd, OpenError> {
         }
     };
     let connection = Connection::new(line, &header, epoch.base, epoch_revision, mark);
-    Ok(Etcd { connection, keep_revisions: config.keep_revisions, trimming: Arc::new(AtomicBool::new(false)) })
+    Ok(Etcd { connection, keep_revisions: config.keep_revisions, next_trim: AtomicU64::new(0) })
 }
 
 /// The store of several nodes. Any number of servers may have one open.
 pub struct Etcd {
     connection: Arc<Connection>,
     keep_revisions: u64,
-    trimming: Arc<AtomicBool>,
+    /// The raw revision at which history is trimmed next.
+    next_trim: AtomicU64,
 }
 
 impl fmt::Debug for Etcd {
@@ -173,7 +170,7 @@ impl Store for Etcd {
     }
 
     async fn compacted(&self) -> Result<Revision, StoreError> {
-        let (compaction, _, _) = compaction(&self.connection).await?;
+        let (compaction, _, _) = compaction::read(&self.connection).await?;
         Ok(self.connection.outside(compaction.to))
     }
 
@@ -187,7 +184,7 @@ impl Store for Etcd {
         let at = match range.at {
             None => None,
             Some(at) => {
-                let (compaction, head, _) = compaction(&self.connection).await?;
+                let (compaction, head, _) = compaction::read(&self.connection).await?;
                 let raw = inside(&self.connection, at, compaction.to)?;
                 if raw > head {
                     return Err(StoreError::Future { requested: at, newest: self.connection.outside(head) });
@@ -195,7 +192,7 @@ impl Store for Etcd {
                 Some(raw)
             }
         };
-        self.pages(&range, at).await
+        range::pages(&self.connection, &range, at).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError> {
@@ -232,14 +229,14 @@ impl Store for Etcd {
     }
 
     async fn watch(&self, prefix: Bytes, after: Revision) -> Result<Watch, StoreError> {
-        let (compaction, _, _) = compaction(&self.connection).await?;
+        let (compaction, _, _) = compaction::read(&self.connection).await?;
         let after = inside(&self.connection, after, compaction.to)?;
         Ok(watch::stream(Arc::clone(&self.connection), prefix, after))
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
         let Some(to) = revision.0.checked_sub(self.connection.base) else { return self.connection.check() };
-        compact(&self.connection, to).await
+        compaction::compact(&self.connection, to).await
     }
 }
 
@@ -267,173 +264,23 @@ impl Etcd {
         Txn::new().when(conditions).and_then(writes.collect::<Vec<_>>()).or_else(otherwise)
     }
 
-    /// Reads a range in as many requests as it takes, all at one revision.
-    async fn pages(&self, range: &Range, at: Option<u64>) -> Result<Page, StoreError> {
-        let connection = &self.connection;
-        let end = end_of(&range.prefix);
-        let mut start = match &range.after {
-            Some(after) if after >= &range.prefix => [after.as_ref(), &[0]].concat(),
-            _ => range.prefix.to_vec().max(FIRST.to_vec()),
-        };
-        let (mut revision, mut entries, mut bytes) = (at, Vec::new(), 0);
-        let mut most = FIRST_PAGE;
-        let more = loop {
-            let wanted = if range.limit == 0 { most } else { most.min(range.limit - entries.len()) };
-            let options = GetOptions::new().with_range(end.clone()).with_limit(wanted as i64);
-            let (found, more) = match fetch(connection, start.clone(), options, &mut revision).await {
-                Err(Fetch::Oversized) if most > 1 => {
-                    most /= 2;
-                    continue;
-                }
-                Err(Fetch::Oversized) => {
-                    return Err(StoreError::Unavailable {
-                        reason: "an entry is larger than a message".to_owned(),
-                    });
-                }
-                Err(Fetch::Failed(error)) => return Err(error),
-                Ok(found) => found,
-            };
-            bytes += found.iter().map(|found| found.key.len() + found.value.len()).sum::<usize>();
-            entries.extend(found.into_iter().map(|found| connection.entry(found)));
-            let Some(last) = entries.last().filter(|_| more) else { break false };
-            if range.limit > 0 && entries.len() >= range.limit {
-                break true;
-            }
-            start = [last.key.as_ref(), &[0]].concat();
-            most = (PAGE_BYTES / (bytes / entries.len()).max(1)).clamp(1, LARGEST_PAGE);
-        };
-        if at.is_some() || entries.len() > FIRST_PAGE {
-            // Plain gets carry no condition, so whether it was our epoch they read is asked afterwards.
-            connection.head().await?;
-        }
-        Ok(Page { entries, more, revision: connection.outside(revision.unwrap_or_default()) })
-    }
-
-    /// Forgets old history now and then, so that nobody has to ask for it.
+    /// Forgets old history now and then, so that nobody has to ask for it. Every server does; whoever comes
+    /// second finds it done.
     fn trim(&self, head: u64) {
-        let step = (self.keep_revisions / 2).max(1);
-        if head <= self.keep_revisions || head % step != 0 || self.trimming.swap(true, Ordering::AcqRel) {
+        let due = self.next_trim.load(Ordering::Acquire);
+        let next = head + (self.keep_revisions / 2).max(1);
+        if head < due
+            || self.next_trim.compare_exchange(due, next, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
             return;
         }
-        let (connection, trimming) = (Arc::clone(&self.connection), Arc::clone(&self.trimming));
-        let to = head - self.keep_revisions;
+        let Some(to) = head.checked_sub(self.keep_revisions) else { return };
+        let connection = Arc::clone(&self.connection);
         tokio::spawn(async move {
-            if let Err(error) = compact(&connection, to).await {
+            if let Err(error) = compaction::compact(&connection, to).await {
                 tracing::warn!(%error, "cannot forget old history");
             }
-            trimming.store(false, Ordering::Release);
         });
-    }
-}
-
-enum Fetch {
-    Oversized,
-    Failed(StoreError),
-}
-
-/// One request of a range. The first one of now also settles which revision the others read.
-async fn fetch(
-    connection: &Connection,
-    start: Vec<u8>,
-    options: GetOptions,
-    revision: &mut Option<u64>,
-) -> Result<(Vec<Found>, bool), Fetch> {
-    connection.check().map_err(Fetch::Failed)?;
-    let floor = connection.floor();
-    let line = connection.line();
-    let refused = |error: etcd_client::Error| {
-        if error::is_oversized(&error) { Fetch::Oversized } else { Fetch::Failed(error::of_read(&error)) }
-    };
-    match *revision {
-        None => {
-            let txn = Txn::new().when([connection.same_epoch()]).and_then([TxnOp::get(start, Some(options))]);
-            let (mut answer, header) = line.transact(txn).await.map_err(refused)?;
-            connection.accept(&header, floor).map_err(Fetch::Failed)?;
-            if !answer.succeeded {
-                return Err(Fetch::Failed(connection.epoch_changed()));
-            }
-            *revision = Some(answer.revision);
-            Ok((answer.gets.pop().unwrap_or_default(), answer.more))
-        }
-        Some(at) => {
-            let mut kv = line.kv.clone();
-            let options = options.with_revision(i64::try_from(at).unwrap_or(i64::MAX));
-            match within(line.timeout, kv.get(start, Some(options))).await {
-                Ok(mut response) => {
-                    if let Some(header) = response.take_header() {
-                        connection.accept(&header, floor).map_err(Fetch::Failed)?;
-                    }
-                    let more = response.more();
-                    Ok((response.0.kvs.into_iter().map(Found::from).collect(), more))
-                }
-                Err(error) if error::is_compacted(&error) => {
-                    let (compaction, _, _) = compaction(connection).await.map_err(Fetch::Failed)?;
-                    let (requested, oldest) = (connection.outside(at), connection.outside(compaction.to));
-                    Err(Fetch::Failed(StoreError::Compacted { requested, oldest }))
-                }
-                Err(error) if error::is_future(&error) => Err(Fetch::Failed(
-                    connection.fail("etcd forgot a revision it had shown; was a snapshot restored?"),
-                )),
-                Err(error) => Err(refused(error)),
-            }
-        }
-    }
-}
-
-/// The compaction record, the newest raw revision, and the raw revision that wrote the record.
-async fn compaction(connection: &Connection) -> Result<(Compaction, u64, u64), StoreError> {
-    let answer = connection.read(vec![TxnOp::get(COMPACTED, None)]).await?;
-    let Some(found) = answer.gets.into_iter().flatten().next() else {
-        return Ok((Compaction::default(), answer.revision, 0));
-    };
-    let read = serde_json::from_slice(&found.value);
-    let compaction =
-        read.map_err(|error| connection.fail(format!("the compaction record cannot be read: {error}")))?;
-    Ok((compaction, answer.revision, found.modified))
-}
-
-async fn compact(connection: &Connection, to: u64) -> Result<(), StoreError> {
-    loop {
-        let (mut compaction, head, written) = compaction(connection).await?;
-        if to > head {
-            return Err(StoreError::Future {
-                requested: connection.outside(to),
-                newest: connection.outside(head),
-            });
-        }
-        if to <= compaction.to {
-            return Ok(());
-        }
-        if written > 0 {
-            compaction.at.push(written);
-        }
-        let physical = compaction.at.iter().copied().rfind(|at| *at <= to);
-        compaction.at.retain(|at| physical.is_none_or(|physical| *at > physical));
-        compaction.to = to;
-        let value = serde_json::to_vec(&compaction)
-            .map_err(|error| StoreError::Invalid { reason: error.to_string() })?;
-        let floor = connection.floor();
-        let txn = Txn::new()
-            .when([
-                connection.same_epoch(),
-                Compare::mod_revision(COMPACTED, CompareOp::Equal, i64::try_from(written).unwrap_or(-1)),
-            ])
-            .and_then([TxnOp::put(COMPACTED, value, None)])
-            .or_else([TxnOp::get(EPOCH, Some(GetOptions::new().with_keys_only()))]);
-        let (answer, header) =
-            connection.line().transact(txn).await.map_err(|error| error::of_read(&error))?;
-        connection.accept(&header, floor)?;
-        if !answer.succeeded {
-            continue; // Another server was faster; see what it left to do.
-        }
-        let Some(physical) = physical else { return Ok(()) };
-        let mut kv = connection.line().kv.clone();
-        let physical = i64::try_from(physical).unwrap_or(i64::MAX);
-        return match within(connection.line().timeout, kv.compact(physical, None)).await {
-            Ok(_) => Ok(()),
-            Err(error) if error::is_compacted(&error) => Ok(()),
-            Err(error) => Err(error::of_read(&error)),
-        };
     }
 }
 
@@ -443,16 +290,4 @@ fn inside(connection: &Connection, revision: Revision, compacted: u64) -> Result
         Some(raw) if raw >= compacted => Ok(raw),
         _ => Err(StoreError::Compacted { requested: revision, oldest: connection.outside(compacted) }),
     }
-}
-
-/// The first key after all keys with `prefix`; a single zero byte is etcd's word for "no end".
-fn end_of(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < 0xff {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    vec![0]
 }

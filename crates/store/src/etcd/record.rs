@@ -41,11 +41,10 @@ pub(crate) struct Epoch {
     pub copying: bool,
 }
 
-/// The logical compaction is `to`. etcd itself is compacted only at revisions that wrote this very record:
-/// etcd drops a deletion made at the compacted revision although a watch may still have to tell it, and
-/// these revisions delete nothing.
+/// See [`compaction`](super::compaction).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Compaction {
+    /// The raw revision before which all is forgotten.
     pub to: u64,
     /// Raw revisions at which this record was written, oldest first.
     pub at: Vec<u64>,

@@ -197,7 +197,7 @@ impl Feed {
     }
 
     async fn compacted(&self) -> StoreError {
-        match compaction(&self.connection).await {
+        match compaction::read(&self.connection).await {
             Ok((compaction, _, _)) => StoreError::Compacted {
                 requested: self.connection.outside(self.last),
                 oldest: self.connection.outside(compaction.to),

@@ -59,4 +59,5 @@ promises! {
     forgetting::the_future_cannot_be_forgotten,
     forgetting::forgetting_again_is_allowed,
     forgetting::a_compaction_under_way_never_makes_a_watch_miss_a_change,
+    forgetting::a_deletion_at_the_compacted_revision_is_still_told,
 }

@@ -96,9 +96,10 @@ pub async fn a_watch_delivers_a_revision_whole(on: Subject) {
     let mut waiting = on.store.watch(bytes("w/"), start).await.unwrap();
     let large = |index: usize| Write::Put {
         key: bytes(format!("w/{index}")),
-        value: Bytes::from(vec![b'x'; 1 << 20]),
+        value: Bytes::from(vec![b'x'; 700 << 10]),
     };
-    let mut writes: Vec<Write> = (0..3).map(large).collect();
+    // Sizes that do not fit a whole number of revisions into one message.
+    let mut writes: Vec<Write> = (0..5).map(large).collect();
     writes.extend((0..50).map(|index| put(format!("w/small/{index}"), "s")));
     writes.push(delete("w/old"));
     let mut revisions = Vec::new();
@@ -110,7 +111,7 @@ pub async fn a_watch_delivers_a_revision_whole(on: Subject) {
     for watch in [&mut waiting, &mut { late }] {
         for revision in &revisions {
             let changes = next(watch).await.unwrap();
-            assert_eq!((changes.revision, changes.changes.len()), (*revision, 54));
+            assert_eq!((changes.revision, changes.changes.len()), (*revision, 56));
             let written: Vec<&Bytes> = writes.iter().map(Write::key).collect();
             assert_eq!(
                 changes.changes.iter().map(Change::key).collect::<Vec<_>>(),

@@ -5,6 +5,7 @@
 //! sync is there, missing, or torn at a sector, in any combination: that is all a disk promises.
 
 use std::{
+    collections::BTreeSet,
     io,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -12,6 +13,7 @@ use std::{
 use redb::StorageBackend;
 
 const SECTOR: usize = 512;
+const BLOCK: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub struct Disk(Arc<Mutex<State>>);
@@ -24,6 +26,8 @@ struct State {
     syncs: u64,
     fault: Fault,
     dead: bool,
+    /// The blocks that were ever written: a file has room where it was written before.
+    blocks: BTreeSet<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,8 +47,8 @@ pub enum Fault {
     FailSync(u64),
     /// From this sync on, syncs do nothing and say that all is well.
     LieFromSync(u64),
-    /// Writes past this length find no room.
-    FullAt(usize),
+    /// There is room for so many blocks; a write that needs one more finds none.
+    FullAfter(usize),
 }
 
 impl Disk {
@@ -165,11 +169,14 @@ impl StorageBackend for Disk {
         let mut state = self.alive()?;
         let offset = usize::try_from(offset).unwrap();
         let end = offset + data.len();
-        if let Fault::FullAt(room) = state.fault
-            && end > room
+        let touched = offset / BLOCK..end.div_ceil(BLOCK);
+        let more = touched.clone().filter(|block| !state.blocks.contains(block)).count();
+        if let Fault::FullAfter(room) = state.fault
+            && state.blocks.len() + more > room
         {
             return Err(io::Error::from_raw_os_error(28));
         }
+        state.blocks.extend(touched);
         if state.cache.len() < end {
             state.cache.resize(end, 0);
         }

@@ -55,7 +55,7 @@ fn killed_200_times_under_concurrent_writers_it_keeps_every_acknowledged_write()
             "kill {kill}: the child ended by itself after {heard}: {status}"
         );
         acknowledged += heard;
-        runtime.block_on(look(&path, kill, &promised));
+        runtime.block_on(look(&path, kill, &mut promised));
     }
     assert!(acknowledged > KILLS);
 }
@@ -69,13 +69,13 @@ fn take(line: &str, promised: &mut BTreeMap<usize, (u64, Revision)>) -> bool {
     true
 }
 
-async fn look(path: &Path, kill: usize, promised: &BTreeMap<usize, (u64, Revision)>) {
+async fn look(path: &Path, kill: usize, promised: &mut BTreeMap<usize, (u64, Revision)>) {
     let store = embedded::open(path, Options::default()).unwrap();
     let newest = promised.values().map(|(_, revision)| *revision).max().unwrap_or_default();
     let head = store.revision().await.unwrap();
     assert!(head >= newest, "kill {kill}: went back from {newest} to {head}");
     assert!(head.0 < newest.0 + 900, "kill {kill}: a kill is no reason for a new epoch");
-    for (writer, (count, revision)) in promised {
+    for (writer, (count, revision)) in promised.iter_mut() {
         let left = store.get(&format!("left/{writer}").into()).await.unwrap().unwrap();
         let right = store.get(&format!("right/{writer}").into()).await.unwrap().unwrap();
         assert_eq!(
@@ -86,10 +86,11 @@ async fn look(path: &Path, kill: usize, promised: &BTreeMap<usize, (u64, Revisio
         let found: u64 = std::str::from_utf8(&left.value).unwrap().parse().unwrap();
         // At most the one write that was under way is beyond what we heard of.
         assert!(
-            found == *count || found == count + 1,
+            found == *count || found == *count + 1,
             "kill {kill}: writer {writer} is at {found}, not {count}"
         );
         assert!(left.modified >= *revision);
+        (*count, *revision) = (found, left.modified);
     }
 }
 

@@ -24,6 +24,10 @@ pub async fn run(store: Arc<dyn Store>, generation: &str, writers: usize, rounds
         let (store, generation) = (Arc::clone(&store), generation.to_owned());
         tokio::spawn(async move {
             let mut story = Story::default();
+            // Out of step, so that batches come in all sizes.
+            for _ in 0..3 * writer {
+                tokio::task::yield_now().await;
+            }
             for round in 0..rounds {
                 let mark = format!("{generation}.{writer}.{round}");
                 let writes = transaction(writer, round, &mark);
