@@ -7,8 +7,10 @@ use sheaf_resources::kind::Kind;
 
 use crate::registry::Catalogue;
 
-/// Versions of one group, best first, with their kinds.
-fn groups(catalogue: &Catalogue) -> Vec<(&str, Vec<(&str, Vec<&Kind>)>)> {
+/// The versions of a group, best first, with their kinds.
+type Versions<'a> = Vec<(&'a str, Vec<&'a Kind>)>;
+
+fn groups(catalogue: &Catalogue) -> Vec<(&str, Versions<'_>)> {
     let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<&Kind>>> = BTreeMap::new();
     for served in catalogue.all() {
         let kind = &served.kind;
@@ -18,7 +20,7 @@ fn groups(catalogue: &Catalogue) -> Vec<(&str, Vec<(&str, Vec<&Kind>)>)> {
         .into_iter()
         .map(|(group, versions)| {
             let mut versions: Vec<_> = versions.into_iter().collect();
-            versions.sort_by(|(a, _), (b, _)| version_rank(b).cmp(&version_rank(a)));
+            versions.sort_by_key(|(version, _)| std::cmp::Reverse(version_rank(version)));
             (group, versions)
         })
         .collect()

@@ -6,9 +6,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use k8s_openapi::Resource;
+use schemars::JsonSchema;
 use serde_json::Value;
 
-use crate::{field_error::FieldError, kinds::custom_resource_definition, names::NameRule, schema::Schema};
+use crate::{
+    field_error::FieldError,
+    kinds::custom_resource_definition,
+    names::NameRule,
+    schema::{self, NamedTypes, Schema},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -145,18 +152,23 @@ pub struct Conversion {
 /// Where a schema comes from: built-in ones are made when first needed.
 #[derive(Clone)]
 pub enum SchemaSource {
-    BuiltIn { make: fn() -> Schema, made: Arc<OnceLock<Arc<Schema>>> },
+    BuiltIn {
+        make: fn() -> Schema,
+        made: Arc<OnceLock<Arc<Schema>>>,
+        /// How the original names the types in it; none for kinds of our own.
+        types: Option<NamedTypes>,
+    },
     Custom(Arc<Schema>),
 }
 
 impl SchemaSource {
     pub fn built_in(make: fn() -> Schema) -> Self {
-        SchemaSource::BuiltIn { make, made: Arc::default() }
+        SchemaSource::BuiltIn { make, made: Arc::default(), types: None }
     }
 
     pub fn get(&self) -> Arc<Schema> {
         match self {
-            SchemaSource::BuiltIn { make, made } => made.get_or_init(|| Arc::new(make())).clone(),
+            SchemaSource::BuiltIn { make, made, .. } => made.get_or_init(|| Arc::new(make())).clone(),
             SchemaSource::Custom(schema) => schema.clone(),
         }
     }
@@ -197,6 +209,18 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// A kind that the original has too: [`Kind::built_in`] with all that its type says. The schema is
+    /// kept without its texts for people, which documents take from the type.
+    pub fn of_type<T: Resource + JsonSchema>(plural: &str) -> Self {
+        let mut kind = Kind::built_in(T::GROUP, T::VERSION, T::KIND, plural, || {
+            schema::from_k8s_openapi::<T>().without_descriptions()
+        });
+        if let SchemaSource::BuiltIn { types, .. } = &mut kind.schema {
+            *types = Some(NamedTypes::of::<T>());
+        }
+        kind
+    }
+
     /// A built-in, namespaced, kept kind with nothing special about it.
     pub fn built_in(group: &str, version: &str, kind: &str, plural: &str, schema: fn() -> Schema) -> Self {
         let api_version = api_version(group, version);

@@ -41,7 +41,7 @@ impl WriteOptions {
                 let error = FieldError::not_supported(
                     &FieldPath::new("fieldValidation"),
                     other,
-                    &["Ignore", "Strict", "Warn"],
+                    ["Ignore", "Strict", "Warn"],
                 );
                 return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
             }
@@ -67,7 +67,7 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, ApiError> 
             "All" => dry = true,
             "" => {}
             other => {
-                let error = FieldError::not_supported(&FieldPath::new("dryRun"), other, &["All"]);
+                let error = FieldError::not_supported(&FieldPath::new("dryRun"), other, ["All"]);
                 return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
             }
         }
@@ -105,7 +105,7 @@ pub fn list_freshness(query: &Query) -> Result<Freshness, ApiError> {
             }
             ("Exact" | "NotOlderThan", _) => {}
             (other, _) => {
-                let error = FieldError::not_supported(&path, other, &["Exact", "NotOlderThan", ""]);
+                let error = FieldError::not_supported(&path, other, ["Exact", "NotOlderThan", ""]);
                 return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
             }
         }
@@ -223,7 +223,7 @@ impl DeleteOptions {
                 let error = FieldError::not_supported(
                     &FieldPath::new("propagationPolicy"),
                     other,
-                    &["Foreground", "Background", "Orphan", "nil"],
+                    ["Foreground", "Background", "Orphan", "nil"],
                 );
                 return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
             }

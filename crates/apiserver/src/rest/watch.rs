@@ -134,7 +134,7 @@ impl ApiServer {
                 return invalid(FieldError::not_supported(
                     &FieldPath::new("resourceVersionMatch"),
                     other,
-                    &["NotOlderThan"],
+                    ["NotOlderThan"],
                 ));
             }
             (None, Some(_)) => {

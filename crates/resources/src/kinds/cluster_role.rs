@@ -9,7 +9,6 @@ use crate::{
     field_error::FieldError,
     kind::{Behaviour, Kind},
     names::NameRule,
-    schema,
 };
 use crate::{
     rbac::{Problem, Role, judged, rules_problems},
@@ -17,20 +16,14 @@ use crate::{
 };
 
 pub fn kind() -> Kind {
-    Kind::built_in(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRole",
-        "clusterroles",
-        schema::from_k8s_openapi::<Wire>,
-    )
-    .cluster_scoped()
-    .columns(vec![name_column(), created_at_column()])
-    .behaving(Behaviour {
-        validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
-        name_rule: NameRule::PathSegment,
-        ..Behaviour::PLAIN
-    })
+    Kind::of_type::<Wire>("clusterroles")
+        .cluster_scoped()
+        .columns(vec![name_column(), created_at_column()])
+        .behaving(Behaviour {
+            validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
+            name_rule: NameRule::PathSegment,
+            ..Behaviour::PLAIN
+        })
 }
 
 pub fn problems(role: &Value) -> Vec<Problem> {

@@ -10,25 +10,17 @@ use crate::{
     field_error::FieldError,
     kind::{Behaviour, Kind},
     names::NameRule,
-    schema,
 };
 
 pub fn kind() -> Kind {
-    Kind::built_in(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-        schema::from_k8s_openapi::<Wire>,
+    Kind::of_type::<Wire>("clusterrolebindings").cluster_scoped().columns(binding_columns()).behaving(
+        Behaviour {
+            default: fill_in,
+            validate: |new, old| problems(new, old).into_iter().map(FieldError::from).collect(),
+            name_rule: NameRule::PathSegment,
+            ..Behaviour::PLAIN
+        },
     )
-    .cluster_scoped()
-    .columns(binding_columns())
-    .behaving(Behaviour {
-        default: fill_in,
-        validate: |new, old| problems(new, old).into_iter().map(FieldError::from).collect(),
-        name_rule: NameRule::PathSegment,
-        ..Behaviour::PLAIN
-    })
 }
 
 pub fn fill_in(binding: &mut Value) {

@@ -8,14 +8,14 @@ use super::{age_column, count, name_column};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
-    names, schema,
+    names,
 };
 
 /// Keys and values together, as the original limits them.
 pub(super) const MAX_DATA: usize = 1024 * 1024;
 
 pub fn kind() -> Kind {
-    Kind::built_in("", "v1", "ConfigMap", "configmaps", schema::from_k8s_openapi::<ConfigMap>)
+    Kind::of_type::<ConfigMap>("configmaps")
         .short(&["cm"])
         .columns(vec![
             name_column(),

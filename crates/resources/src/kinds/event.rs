@@ -9,7 +9,6 @@ use crate::{
     age,
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Conversion, Kind},
-    schema,
 };
 
 /// `(v1 name, events.k8s.io name)` of each field that is called differently.
@@ -24,7 +23,7 @@ const RENAMED: [(&str, &str); 7] = [
 ];
 
 pub fn core_kind() -> Kind {
-    Kind::built_in("", "v1", "Event", "events", schema::from_k8s_openapi::<CoreEvent>)
+    Kind::of_type::<CoreEvent>("events")
         .short(&["ev"])
         .columns(columns())
         .selectable(&[
@@ -44,20 +43,19 @@ pub fn core_kind() -> Kind {
 }
 
 pub fn events_kind() -> Kind {
-    let mut kind =
-        Kind::built_in("events.k8s.io", "v1", "Event", "events", schema::from_k8s_openapi::<Event>)
-            .short(&["ev"])
-            .columns(columns())
-            .selectable(&[
-                "reason",
-                "regarding.kind",
-                "regarding.namespace",
-                "regarding.name",
-                "regarding.uid",
-                "reportingController",
-                "type",
-            ])
-            .behaving(Behaviour { validate, ..Behaviour::PLAIN });
+    let mut kind = Kind::of_type::<Event>("events")
+        .short(&["ev"])
+        .columns(columns())
+        .selectable(&[
+            "reason",
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "reportingController",
+            "type",
+        ])
+        .behaving(Behaviour { validate, ..Behaviour::PLAIN });
     kind.stored_under = (String::new(), "events".into());
     kind.stored_version = "v1".into();
     kind.conversion = Some(Conversion { from_stored, into_stored });

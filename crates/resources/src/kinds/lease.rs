@@ -7,11 +7,10 @@ use super::{age_column, name_column};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
-    schema,
 };
 
 pub fn kind() -> Kind {
-    Kind::built_in("coordination.k8s.io", "v1", "Lease", "leases", schema::from_k8s_openapi::<Lease>)
+    Kind::of_type::<Lease>("leases")
         .columns(vec![
             name_column(),
             Column::computed("Holder", |lease, _| lease["spec"]["holderIdentity"].clone()),

@@ -11,7 +11,6 @@ use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind, Subresource},
     names::NameRule,
-    schema,
 };
 
 /// Every namespace is labelled with its own name, so that selectors can pick it.
@@ -22,7 +21,7 @@ pub const SYSTEM: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub fn kind() -> Kind {
-    Kind::built_in("", "v1", "Namespace", "namespaces", schema::from_k8s_openapi::<Namespace>)
+    Kind::of_type::<Namespace>("namespaces")
         .cluster_scoped()
         .short(&["ns"])
         .with_status()

@@ -4,15 +4,12 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
 
 use super::{age_column, name_column, text};
-use crate::{
-    kind::{Column, Kind},
-    schema,
-};
+use crate::kind::{Column, Kind};
 
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
 pub fn kind() -> Kind {
-    Kind::built_in("", "v1", "Node", "nodes", schema::from_k8s_openapi::<Node>)
+    Kind::of_type::<Node>("nodes")
         .cluster_scoped()
         .short(&["no"])
         .with_status()

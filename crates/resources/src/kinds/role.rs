@@ -9,17 +9,14 @@ use crate::{
     field_error::FieldError,
     kind::{Behaviour, Kind},
     names::NameRule,
-    schema,
 };
 
 pub fn kind() -> Kind {
-    Kind::built_in("rbac.authorization.k8s.io", "v1", "Role", "roles", schema::from_k8s_openapi::<Wire>)
-        .columns(vec![name_column(), created_at_column()])
-        .behaving(Behaviour {
-            validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
-            name_rule: NameRule::PathSegment,
-            ..Behaviour::PLAIN
-        })
+    Kind::of_type::<Wire>("roles").columns(vec![name_column(), created_at_column()]).behaving(Behaviour {
+        validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
+        name_rule: NameRule::PathSegment,
+        ..Behaviour::PLAIN
+    })
 }
 
 pub fn problems(role: &Value) -> Vec<Problem> {

@@ -10,19 +10,10 @@ use crate::{
     field_error::FieldError,
     kind::{Behaviour, Kind},
     names::NameRule,
-    schema,
 };
 
 pub fn kind() -> Kind {
-    Kind::built_in(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "RoleBinding",
-        "rolebindings",
-        schema::from_k8s_openapi::<Wire>,
-    )
-    .columns(binding_columns())
-    .behaving(Behaviour {
+    Kind::of_type::<Wire>("rolebindings").columns(binding_columns()).behaving(Behaviour {
         default: fill_in,
         validate: |new, old| problems(new, old).into_iter().map(FieldError::from).collect(),
         name_rule: NameRule::PathSegment,

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
-    schema,
 };
 
 pub const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
@@ -21,7 +20,7 @@ pub const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 pub const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 pub fn kind() -> Kind {
-    Kind::built_in("", "v1", "Secret", "secrets", schema::from_k8s_openapi::<Secret>)
+    Kind::of_type::<Secret>("secrets")
         .columns(vec![
             name_column(),
             Column::computed("Type", |object, _| object["type"].clone()),

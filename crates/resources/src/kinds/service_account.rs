@@ -4,13 +4,10 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::json;
 
 use super::{age_column, count, name_column};
-use crate::{
-    kind::{Column, Kind, Subresource},
-    schema,
-};
+use crate::kind::{Column, Kind, Subresource};
 
 pub fn kind() -> Kind {
-    Kind::built_in("", "v1", "ServiceAccount", "serviceaccounts", schema::from_k8s_openapi::<ServiceAccount>)
+    Kind::of_type::<ServiceAccount>("serviceaccounts")
         .short(&["sa"])
         .with_subresource(Subresource {
             name: "token",

@@ -7,7 +7,6 @@ use super::{age_column, text};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
-    schema,
 };
 
 pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -15,29 +14,23 @@ pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const FIXED: [&str; 4] = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
 
 pub fn kind() -> Kind {
-    Kind::built_in(
-        "storage.k8s.io",
-        "v1",
-        "StorageClass",
-        "storageclasses",
-        schema::from_k8s_openapi::<StorageClass>,
-    )
-    .cluster_scoped()
-    .short(&["sc"])
-    .columns(vec![
-        Column::computed("Name", |class, _| {
-            let default = class["metadata"]["annotations"][DEFAULT_CLASS] == "true";
-            let name = text(&class["metadata"]["name"]);
-            if default { format!("{name} (default)").into() } else { name.into() }
-        })
-        .format("name"),
-        Column::computed("Provisioner", |class, _| class["provisioner"].clone()),
-        Column::computed("ReclaimPolicy", |class, _| class["reclaimPolicy"].clone()),
-        Column::computed("VolumeBindingMode", |class, _| class["volumeBindingMode"].clone()),
-        Column::computed("AllowVolumeExpansion", |class, _| json!(class["allowVolumeExpansion"] == true)),
-        age_column(),
-    ])
-    .behaving(Behaviour { default, validate, ..Behaviour::PLAIN })
+    Kind::of_type::<StorageClass>("storageclasses")
+        .cluster_scoped()
+        .short(&["sc"])
+        .columns(vec![
+            Column::computed("Name", |class, _| {
+                let default = class["metadata"]["annotations"][DEFAULT_CLASS] == "true";
+                let name = text(&class["metadata"]["name"]);
+                if default { format!("{name} (default)").into() } else { name.into() }
+            })
+            .format("name"),
+            Column::computed("Provisioner", |class, _| class["provisioner"].clone()),
+            Column::computed("ReclaimPolicy", |class, _| class["reclaimPolicy"].clone()),
+            Column::computed("VolumeBindingMode", |class, _| class["volumeBindingMode"].clone()),
+            Column::computed("AllowVolumeExpansion", |class, _| json!(class["allowVolumeExpansion"] == true)),
+            age_column(),
+        ])
+        .behaving(Behaviour { default, validate, ..Behaviour::PLAIN })
 }
 
 fn default(class: &mut Value) {

@@ -31,6 +31,7 @@ pub mod json_path;
 #[cfg(test)]
 mod laws;
 mod list_type;
+pub mod named_types;
 pub mod parse;
 mod pattern;
 mod prune;
@@ -45,6 +46,7 @@ pub use decode::{DecodeError, check_types};
 pub use defaulting::apply_defaults;
 pub use format::is_recognised as is_recognised_format;
 pub use json_path::{JsonPath, JsonPathError};
+pub use named_types::NamedTypes;
 pub use parse::SchemaError;
 pub use pattern::Pattern;
 pub use prune::prune;
