@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use serde_json::json;
 use sheaf_resources::{
-    kind::Verbs,
+    kind::{Kind, Verbs},
     rbac::{self, Attributes},
     selector::FieldSelector,
 };
@@ -19,6 +19,8 @@ use crate::{
     identity::{PeerCertificate, User},
     metrics::RequestLabels,
     negotiate,
+    openapi::Answer,
+    registry::Catalogue,
     request::{Query, ResourceRequest, Target, Verb, target},
     respond::{self, ApiResponse},
     rest::Call,
@@ -233,11 +235,40 @@ impl ApiServer {
                 let keys = self.token_issuer.jwks().to_string();
                 return Ok(respond::bytes_of_type(success::OK, "application/jwk-set+json", keys));
             }
+            ["openapi", rest @ ..] => return self.answer_openapi(parts, query, rest, &catalogue),
             _ => None,
         };
         match document {
             Some(document) => Ok(respond::value(success::OK, negotiate::format(&parts.headers)?, &document)),
             None => Ok(no_such_page()),
+        }
+    }
+}
+
+impl ApiServer {
+    fn answer_openapi(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        segments: &[&str],
+        catalogue: &Catalogue,
+    ) -> Result<ApiResponse, ApiError> {
+        let kinds: Vec<&Kind> = catalogue.all().map(|served| &served.kind).collect();
+        let hash = query.get("hash");
+        match self.openapi.answer(&kinds, catalogue.generation, segments, hash, &parts.headers) {
+            Answer::Document { content_type, etag, body, immutable } => {
+                let mut response = respond::bytes_of_type(success::OK, content_type, body);
+                respond::cacheable(response.headers_mut(), &etag, immutable);
+                Ok(response)
+            }
+            Answer::NotModified { etag } => {
+                let mut response = respond::text(success::NOT_MODIFIED, "");
+                respond::cacheable(response.headers_mut(), &etag, false);
+                Ok(response)
+            }
+            Answer::Moved { location } => Ok(respond::moved(&location)),
+            Answer::NotFound => Ok(no_such_page()),
+            Answer::NotAcceptable => Err(ApiError::not_acceptable("application/json")),
         }
     }
 }
@@ -255,7 +286,7 @@ fn version() -> serde_json::Value {
     })
 }
 
-fn root_paths(catalogue: &crate::registry::Catalogue) -> Vec<String> {
+fn root_paths(catalogue: &Catalogue) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/api",
         "/api/v1",

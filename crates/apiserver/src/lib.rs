@@ -21,6 +21,7 @@ pub mod health;
 pub mod identity;
 pub mod metrics;
 pub mod negotiate;
+pub mod openapi;
 pub mod registry;
 pub mod request;
 pub mod respond;
@@ -84,6 +85,7 @@ pub struct Inner {
     pub(crate) authorizer: Authorizer,
     pub(crate) token_issuer: TokenIssuer,
     pub(crate) users: std::sync::OnceLock<LocalUsers>,
+    pub(crate) openapi: openapi::Documents,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -119,6 +121,7 @@ impl ApiServer {
             authorizer: Authorizer::new(directory.clone()),
             token_issuer: TokenIssuer::new(config.token_keys.clone(), settings, world.clone()),
             users: std::sync::OnceLock::new(),
+            openapi: openapi::Documents::default(),
             stopping: watch::Sender::new(false),
             store,
             cache,

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,12 +12,11 @@ use futures::{Stream, StreamExt};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use serde_json::Value;
-use std::sync::Arc;
 
 use crate::{
     cache::object::{self, CachedObject},
     negotiate::Format,
-    status::ApiError,
+    status::{ApiError, success},
 };
 
 /// Large bodies are handed on in pieces of about this size, so that memory does not grow with the answer.
@@ -123,11 +123,11 @@ pub fn list(head: Bytes, item_head: ItemHead, objects: Vec<Arc<CachedObject>>) -
         while let Some(piece) = pieces.next_piece() {
             whole.extend_from_slice(&piece);
         }
-        return json_bytes(StatusCode::OK, whole.freeze());
+        return json_bytes(success::OK, whole.freeze());
     }
     let body =
         ApiBody::Stream(Box::pin(futures::stream::iter(std::iter::from_fn(move || pieces.next_piece()))));
-    with_type(StatusCode::OK, "application/json", body)
+    with_type(success::OK, "application/json", body)
 }
 
 struct ListPieces {
@@ -165,13 +165,32 @@ impl ListPieces {
 
 /// A watch: events as they come.
 pub fn stream(events: impl Stream<Item = Bytes> + Send + 'static) -> ApiResponse {
-    with_type(StatusCode::OK, "application/json", ApiBody::Stream(Box::pin(events)))
+    with_type(success::OK, "application/json", ApiBody::Stream(Box::pin(events)))
 }
 
 pub fn error(error: &ApiError) -> ApiResponse {
     let mut response = json_bytes(error.code(), error.to_bytes());
     if let Some(seconds) = error.retry_after_secs() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Lets clients keep a document: for good when it was asked for by its hash, else after asking again.
+pub fn cacheable(headers: &mut HeaderMap, etag: &str, immutable: bool) {
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    let policy = if immutable { "public, immutable" } else { "no-cache, private" };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(policy));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+}
+
+/// What was asked for by an old hash is at `location` now.
+pub fn moved(location: &str) -> ApiResponse {
+    let mut response = text(success::MOVED, "");
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
     }
     response
 }

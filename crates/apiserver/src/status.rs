@@ -322,6 +322,7 @@ pub mod success {
     pub const OK: StatusCode = StatusCode::OK;
     pub const CREATED: StatusCode = StatusCode::CREATED;
     pub const ACCEPTED: StatusCode = StatusCode::ACCEPTED;
+    pub const MOVED: StatusCode = StatusCode::MOVED_PERMANENTLY;
     pub const NOT_MODIFIED: StatusCode = StatusCode::NOT_MODIFIED;
     /// Paths outside every API answer in plain text, as the original does.
     pub const NO_SUCH_PAGE: StatusCode = StatusCode::NOT_FOUND;

@@ -7,7 +7,6 @@ use super::{CustomResource, CustomResourceError, Scope, Version, validation};
 use crate::{
     kind::{self, Behaviour, Cell, Column, Kind, SchemaSource, Verbs},
     kinds::{created_at_column, name_column},
-    schema,
 };
 
 /// Holds a definition that is being deleted until its objects are gone.
@@ -15,30 +14,24 @@ pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io"
 
 /// The row of definitions themselves.
 pub fn kind() -> Kind {
-    Kind::built_in(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        schema::from_k8s_openapi::<Wire>,
-    )
-    .cluster_scoped()
-    .short(&["crd", "crds"])
-    .with_status()
-    .columns(vec![name_column(), created_at_column()])
-    .behaving(Behaviour {
-        prune: super::prune_schemas,
-        default: super::apply_defaults,
-        prepare_create: super::prepare_create,
-        prepare_update: super::prepare_update,
-        validate: |new, old| match old {
-            None => validation::validate_create(new),
-            Some(old) => validation::validate_update(new, old),
-        },
-        generation: true,
-        finalizer_on_delete: Some(CLEANUP_FINALIZER),
-        ..Behaviour::PLAIN
-    })
+    Kind::of_type::<Wire>("customresourcedefinitions")
+        .cluster_scoped()
+        .short(&["crd", "crds"])
+        .with_status()
+        .columns(vec![name_column(), created_at_column()])
+        .behaving(Behaviour {
+            prune: super::prune_schemas,
+            default: super::apply_defaults,
+            prepare_create: super::prepare_create,
+            prepare_update: super::prepare_update,
+            validate: |new, old| match old {
+                None => validation::validate_create(new),
+                Some(old) => validation::validate_update(new, old),
+            },
+            generation: true,
+            finalizer_on_delete: Some(CLEANUP_FINALIZER),
+            ..Behaviour::PLAIN
+        })
 }
 
 /// The rows a definition adds: one per served version.
