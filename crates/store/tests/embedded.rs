@@ -1,6 +1,9 @@
 //! What only the embedded store promises: bounded memory and history, the same run twice, and a
 //! place on disk that tells when an older copy was put back.
 
+// clippy.toml allows it inside test functions only, and these tests have helpers.
+#![allow(clippy::unwrap_used)]
+
 use std::{fs, path::Path, sync::Arc};
 
 use bytes::Bytes;

@@ -4,6 +4,9 @@
 //! file and threads, on the embedded store in memory on a paused single-threaded runtime,
 //! and on a real etcd of its own.
 
+// clippy.toml allows it inside test functions only, and these tests have helpers.
+#![allow(clippy::unwrap_used)]
+
 mod forgetting;
 mod model;
 mod reading;

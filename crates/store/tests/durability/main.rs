@@ -2,6 +2,9 @@
 //! full. Afterwards every acknowledged write is there, none is half there, and revisions never
 //! went back.
 
+// clippy.toml allows it inside test functions only, and these tests have helpers.
+#![allow(clippy::unwrap_used)]
+
 mod disk;
 mod killed;
 mod workload;

@@ -1,6 +1,9 @@
 //! What only etcd can show: it is killed and comes back, it is restored from a snapshot, it has several
 //! members, it wants certificates. With the real `etcd` and `etcdctl`.
 
+// clippy.toml allows it inside test functions only, and these tests have helpers.
+#![allow(clippy::unwrap_used)]
+
 mod cluster;
 mod epochs;
 mod supervision;
