@@ -29,6 +29,8 @@ pub(super) async fn pages(
     };
     let (mut revision, mut entries, mut bytes) = (at, Vec::new(), 0);
     let mut most = FIRST_PAGE;
+    // Plain gets carry no condition, so whether it was our epoch they read is asked afterwards.
+    let mut unconditional = at.is_some();
     let more = loop {
         let wanted = if range.limit == 0 { most } else { most.min(range.limit - entries.len()) };
         let options = GetOptions::new().with_range(end.clone()).with_limit(wanted as i64);
@@ -51,11 +53,11 @@ pub(super) async fn pages(
         if range.limit > 0 && entries.len() >= range.limit {
             break true;
         }
+        unconditional = true;
         start = [last.key.as_ref(), &[0]].concat();
         most = (PAGE_BYTES / (bytes / entries.len()).max(1)).clamp(1, LARGEST_PAGE);
     };
-    if at.is_some() || entries.len() > FIRST_PAGE {
-        // Plain gets carry no condition, so whether it was our epoch they read is asked afterwards.
+    if unconditional {
         connection.head().await?;
     }
     Ok(Page { entries, more, revision: connection.outside(revision.unwrap_or_default()) })

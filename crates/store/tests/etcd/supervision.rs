@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use sheaf_store::{
-    Store, StoreError,
+    MAX_TRANSACTION_BYTES, Range, Store, StoreError,
     etcd::{
         self, Config, TlsFiles,
         server::{Server, ServerError},
@@ -83,6 +83,22 @@ async fn a_write_whose_answer_is_lost_has_an_unknown_outcome() {
         }
     };
     assert!(found.value == "1" || found.value == "2", "{found:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_of_the_largest_entries_arrives_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(quick_etcd(directory.path())).await;
+    let store = etcd::open(Config::new(vec![server.endpoint()])).await.unwrap();
+    // Together more than any message may be, and fewer than are asked for at first.
+    let size = MAX_TRANSACTION_BYTES - 16;
+    for index in 0..18u8 {
+        store.commit(put(format!("big/{index:02}"), vec![index; size])).await.unwrap();
+    }
+    let page = store.range(Range { prefix: "big/".into(), ..Range::default() }).await.unwrap();
+    assert_eq!((page.entries.len(), page.more), (18, false));
+    assert!(page.entries.iter().zip(0u8..).all(|(entry, index)| entry.value == vec![index; size]));
     server.stop().await;
 }
 
