@@ -1,3 +1,5 @@
+//! What the garbage collector decides, case by case.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Who is allowed what, by roles, groups and their changes.
+
 use serde_json::{Value, json};
 use sheaf_resources::rbac::{GROUP, cluster_role_bindings, cluster_roles};
 

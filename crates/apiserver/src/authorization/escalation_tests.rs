@@ -1,3 +1,5 @@
+//! Nobody grants what they do not hold, whichever way they try.
+
 use std::sync::Arc;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What a node may touch: its own, and nothing else.
+
 use serde_json::json;
 
 use super::*;

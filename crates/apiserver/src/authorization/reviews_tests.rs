@@ -1,3 +1,5 @@
+//! What access reviews answer.
+
 use std::sync::Arc;
 
 use sheaf_resources::rbac;

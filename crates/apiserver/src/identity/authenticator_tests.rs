@@ -1,3 +1,5 @@
+//! Who gets in with which credential, and who does not.
+
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};

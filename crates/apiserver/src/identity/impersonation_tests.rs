@@ -1,3 +1,5 @@
+//! Who may act as whom.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sheaf_resources::rbac;

@@ -1,3 +1,5 @@
+//! What reviews of tokens and of oneself answer.
+
 use sheaf_world::World;
 
 use super::*;

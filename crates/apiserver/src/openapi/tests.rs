@@ -1,1 +1,3 @@
+//! What clients find in the OpenAPI documents.
+
 

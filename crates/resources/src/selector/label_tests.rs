@@ -1,3 +1,5 @@
+//! Label selectors: what parses, what matches, and what is refused in which words.
+
 use proptest::prelude::*;
 use serde_json::json;
 

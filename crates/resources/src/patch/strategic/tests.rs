@@ -1,3 +1,5 @@
+//! Strategic merge patches, directive by directive, and against a model.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
