@@ -17,8 +17,8 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         address: node.url.trim_start_matches("https://").to_string(),
         issuer: node.url.clone(),
         ca_pem: node.certificates.authority_pem().to_string(),
-        token_keys: Arc::new(keys::service_account_keys(&layout, &node.world)?),
-        encryption_keys: keys::encryption_keys(&layout, &node.world)?,
+        token_keys: Arc::new(keys::service_account_keys(layout, &node.world)?),
+        encryption_keys: keys::encryption_keys(layout, &node.world)?,
         threads: true,
     };
     let store: Arc<dyn Store> = Arc::new(embedded::open(&layout.store(), embedded::Options::default())?);

@@ -1,3 +1,1 @@
 //! What clients find in the OpenAPI documents.
-
-
