@@ -1,4 +1,4 @@
-//! Request bodies: read within bounds, decoded from JSON or YAML.
+//! Request bodies: read within bounds, decoded from JSON, YAML or protobuf.
 //!
 //! A body may be hostile: its size, its depth and the number of its nodes are bounded
 //! before anything else looks at it. Repeated keys are noticed, since which one wins would
@@ -11,6 +11,7 @@ use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use sheaf_resources::protobuf;
 
 use crate::status::ApiError;
 
@@ -67,7 +68,10 @@ pub fn decode(headers: &HeaderMap, body: &Bytes) -> Result<Document, ApiError> {
     match media_type(headers).as_str() {
         "application/json" => json(body),
         "application/yaml" | "application/x-yaml" | "text/yaml" => yaml(body),
-        _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
+        protobuf::MEDIA_TYPE => protobuf(body),
+        _ => Err(ApiError::unsupported_media_type(
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
     }
 }
 
@@ -100,6 +104,18 @@ pub fn yaml(body: &[u8]) -> Result<Document, ApiError> {
         return Err(unrecognized("only one document per request is taken".into()));
     }
     Ok(Document { value, repeated })
+}
+
+/// Keys cannot come twice here: what a field number that does means is settled.
+pub fn protobuf(body: &[u8]) -> Result<Document, ApiError> {
+    let unrecognized = |why: protobuf::ProtobufError| {
+        ApiError::bad_request(match why {
+            why @ protobuf::ProtobufError::BrokenObject { .. } => why.to_string(),
+            why => format!("the object provided is unrecognized (must be of type protobuf): {why}"),
+        })
+    };
+    let decoded = protobuf::decode(body).map_err(unrecognized)?;
+    Ok(Document { value: decoded.value, repeated: Vec::new() })
 }
 
 #[derive(Default)]
@@ -287,6 +303,23 @@ mod tests {
     fn yaml_reads_as_the_same_object() {
         let read = yaml(b"a: 1\nb: [x, true, null, 1.5]\n8080: y\n").unwrap();
         assert_eq!(read.value, json!({"a": 1, "b": ["x", true, null, 1.5], "8080": "y"}));
+    }
+
+    #[test]
+    fn protobuf_reads_as_the_same_object() {
+        let headers = |media| HeaderMap::from_iter([(header::CONTENT_TYPE, media)]);
+        let said = headers(http::HeaderValue::from_static("application/vnd.kubernetes.protobuf"));
+        // A ConfigMap named a, in an envelope.
+        let body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x05\x0a\x03\x0a\x01a";
+        let read = decode(&said, &Bytes::from_static(body)).unwrap();
+        assert_eq!(read.value, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}));
+        assert!(read.repeated.is_empty());
+        let error = decode(&said, &Bytes::from_static(b"{}")).unwrap_err();
+        assert_eq!(error.reason(), "BadRequest");
+        assert!(error.message().contains("expected prefix [107 56 115 0]"), "{error}");
+        let error =
+            decode(&headers(http::HeaderValue::from_static("text/plain")), &Bytes::new()).unwrap_err();
+        assert_eq!(error.reason(), "UnsupportedMediaType");
     }
 
     #[test]

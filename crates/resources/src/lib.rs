@@ -8,6 +8,7 @@ pub mod kinds;
 pub mod names;
 pub mod object_meta;
 pub mod patch;
+pub mod protobuf;
 pub mod quote;
 pub mod rbac;
 pub mod schema;
