@@ -46,6 +46,12 @@ pub enum Failure {
     Api(#[from] StoreError),
     #[error("cannot make the first administrator")]
     Administrator(#[from] UserError),
+    #[error("the node at {server} did not do it: is it running?")]
+    Ask {
+        server: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
     #[error("cannot print")]
     Print(#[source] io::Error),
     #[error("cannot start the runtime")]

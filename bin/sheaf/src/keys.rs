@@ -1,10 +1,13 @@
 //! The node's own keys: what signs service-account tokens and what seals secrets in the store. Made
 //! once, kept in private files beside the store and never in it.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use sheaf_apiserver::{
-    encryption::KeyRing,
+    encryption::{KeepKeys, KeyRing},
     identity::{SigningKeys, generate_key_pem},
 };
 use sheaf_pki::durable;
@@ -24,6 +27,17 @@ pub fn encryption_keys(layout: &Layout, world: &World) -> Result<KeyRing, Failur
     let path = layout.encryption_keys();
     let ring = read_or_make(layout, &path, || Ok(KeyRing::generate(world).to_json().to_vec()))?;
     KeyRing::from_json(&ring).map_err(|why| Failure::Read { path, source: io::Error::other(why) })
+}
+
+/// Writes the ring where [`encryption_keys`] finds it.
+#[derive(Debug)]
+pub struct KeyFile(pub PathBuf);
+
+impl KeepKeys for KeyFile {
+    fn save(&self, ring: &KeyRing) -> Result<(), String> {
+        durable::replace(&self.0, durable::PRIVATE, &ring.to_json())
+            .map_err(|why| format!("{}: {why}", self.0.display()))
+    }
 }
 
 fn read_or_make(

@@ -27,13 +27,18 @@ pub fn version(output: OutputFormat) -> Result<ExitCode, Failure> {
     })
 }
 
+/// The administrator's kubeconfig of the node on this host.
+pub fn admin_kubeconfig(layout: &Layout) -> Result<String, Failure> {
+    let path = layout.admin_kubeconfig();
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Failure::NoKubeconfig { path }),
+        Err(source) => Err(Failure::Read { path, source }),
+    }
+}
+
 pub fn kubeconfig(config: &KubeconfigConfig) -> Result<ExitCode, Failure> {
-    let path = Layout::new(&config.data_dir).admin_kubeconfig();
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Err(Failure::NoKubeconfig { path }),
-        Err(source) => return Err(Failure::Read { path, source }),
-    };
+    let text = admin_kubeconfig(&Layout::new(&config.data_dir))?;
     print(&match &config.server {
         Some(server) => kubeconfig::with_server(&text, server)?,
         None => text,
@@ -81,7 +86,7 @@ fn certificates(layout: &Layout) -> Vec<doctor::Certificate> {
         .collect()
 }
 
-fn print(text: &str) -> Result<ExitCode, Failure> {
+pub fn print(text: &str) -> Result<ExitCode, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // `sheaf ... | head` has what it wanted.

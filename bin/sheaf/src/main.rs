@@ -2,6 +2,7 @@
 
 mod admin_password;
 mod administrator;
+mod ask;
 mod data_dir;
 mod failure;
 mod keys;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let outcome = match config {
         Config::Up(config) => run::run(config, serve::serve),
         Config::Kubeconfig(config) => look::kubeconfig(&config),
+        Config::RotateKey(data_dir) => ask::rotate_key(&data_dir),
         Config::Doctor(config) => look::doctor(&config),
         Config::Version(output) => look::version(output),
         Config::Completions(shell) => look::completions(shell),

@@ -19,6 +19,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         ca_pem: node.certificates.authority_pem().to_string(),
         token_keys: Arc::new(keys::service_account_keys(layout, &node.world)?),
         encryption_keys: keys::encryption_keys(layout, &node.world)?,
+        keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
         threads: true,
     };
     let store: Arc<dyn Store> = Arc::new(embedded::open(&layout.store(), embedded::Options::default())?);

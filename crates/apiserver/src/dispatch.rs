@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Method, Request, Response, request::Parts};
 use serde_json::json;
 use sheaf_resources::{
     kind::{Kind, Verbs},
@@ -30,6 +30,9 @@ use crate::{
 
 /// Requests that are not watches are given up after this.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Posting here makes a new key for secrets at rest; see [`crate::encryption`].
+pub const ROTATE_KEY: &str = "/sheaf/encryption-key/rotate";
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Default)]
@@ -208,6 +211,16 @@ impl ApiServer {
     async fn answer_path(&self, parts: &Parts, query: &Query, path: &str) -> Result<ApiResponse, ApiError> {
         if let Some(response) = self.health(path, query).await {
             return Ok(response);
+        }
+        if path == ROTATE_KEY {
+            if parts.method != Method::POST {
+                return Err(ApiError::method_not_allowed());
+            }
+            let resealed = self.rotate_encryption_key().await?;
+            return Ok(respond::value(success::OK, negotiate::Format::Json, &json!({"resealed": resealed})));
+        }
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            return Err(ApiError::method_not_allowed());
         }
         let path = path.trim_end_matches('/');
         let catalogue = self.registry.catalogue();

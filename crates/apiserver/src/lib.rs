@@ -40,7 +40,7 @@ use tokio::sync::watch;
 use crate::{
     authorization::Authorizer,
     cache::Cache,
-    encryption::{Cipher, KeyRing},
+    encryption::{Cipher, KeepKeys, KeyRing},
     identity::{
         Authenticator, SigningKeys,
         passwords::Passwords,
@@ -65,6 +65,7 @@ pub struct ApiConfig {
     pub ca_pem: String,
     pub token_keys: Arc<SigningKeys>,
     pub encryption_keys: KeyRing,
+    pub keep_keys: Arc<dyn KeepKeys>,
     /// Whether slow work (password hashing) may use threads; not in a simulation.
     pub threads: bool,
 }
@@ -81,6 +82,8 @@ pub struct Inner {
     pub(crate) cache: Arc<Cache>,
     pub(crate) registry: Registry,
     pub(crate) seals: Arc<Seals>,
+    /// The keys in use. Locked for the whole of a rotation: one at a time.
+    pub(crate) key_ring: tokio::sync::Mutex<KeyRing>,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) token_issuer: TokenIssuer,
@@ -123,6 +126,7 @@ impl ApiServer {
             users: std::sync::OnceLock::new(),
             openapi: openapi::Documents::default(),
             stopping: watch::Sender::new(false),
+            key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),
             store,
             cache,
             seals,
@@ -134,6 +138,7 @@ impl ApiServer {
         let users = LocalUsers::new(directory, objects, passwords, server.world.clone());
         let _ = server.0.users.set(users);
         bootstrap::ensure(&server).await?;
+        server.finish_rotation().await.map_err(|why| StoreError::Failed { reason: why.to_string() })?;
         Ok(server)
     }
 

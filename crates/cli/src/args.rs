@@ -20,6 +20,8 @@ pub enum Command {
     Up(UpArgs),
     /// Print the administrator's kubeconfig of the node on this host
     Kubeconfig(KubeconfigArgs),
+    /// Make a new key for secrets at rest, seal all of them with it and forget the old one
+    RotateKey(RotateKeyArgs),
     /// Check this host for what a node needs, and say how to get what is missing
     Doctor(DoctorArgs),
     /// Print the version
@@ -64,6 +66,13 @@ pub struct KubeconfigArgs {
     /// Address of the API to put in, where clients reach it by another one
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RotateKeyArgs {
+    /// The node's data directory; the node must be running
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -25,6 +25,8 @@ const API_PORT: u16 = 6443;
 pub enum Config {
     Up(UpConfig),
     Kubeconfig(KubeconfigConfig),
+    /// The data directory of the node whose key to rotate.
+    RotateKey(PathBuf),
     Doctor(DoctorConfig),
     Version(OutputFormat),
     Completions(Shell),
@@ -78,6 +80,7 @@ impl Config {
         Ok(match args.command {
             Command::Up(args) => Config::Up(up(args, host)?),
             Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
+            Command::RotateKey(args) => Config::RotateKey(data_dir(&args.data_dir)?),
             Command::Doctor(args) => Config::Doctor(doctor(args)?),
             Command::Version(args) => Config::Version(args.output),
             Command::Completions(args) => Config::Completions(args.shell),

@@ -6,7 +6,7 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use kube::client::Body;
+use kube::{Config, client::Body, config::Kubeconfig};
 use sheaf_apiserver::{ApiServer, dispatch::Peer, identity::User};
 
 /// A client of the API server in this process, as `identity`. Requests take the same path as
@@ -19,4 +19,13 @@ pub fn in_process(server: &ApiServer, identity: User) -> kube::Client {
         async move { Ok::<_, Infallible>(server.handle(request, &peer).await) }
     });
     kube::Client::new(service, "default")
+}
+
+/// A client of the cluster a kubeconfig names.
+pub async fn from_kubeconfig(text: &str) -> Result<kube::Client, kube::Error> {
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|why| kube::Error::Service(why.into()))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .map_err(|why| kube::Error::Service(why.into()))?;
+    kube::Client::try_from(config)
 }

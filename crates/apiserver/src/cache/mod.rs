@@ -285,7 +285,11 @@ impl Cache {
                             let object = self.refined(&resource, object);
                             self.table(&resource).put(object);
                         }
-                        Err(why) => tracing::error!(%why, "left out of the API; restore it or its key"),
+                        Err(why) => {
+                            tracing::error!(%why, "left out of the API; restore it or its key");
+                            // What it was before is not what it is.
+                            self.table(&resource).remove(place, revision);
+                        }
                     }
                 }
                 Change::Deleted { key } => {

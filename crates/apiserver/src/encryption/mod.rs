@@ -13,6 +13,8 @@
 
 mod cipher;
 mod ring;
+mod rotation;
 
 pub use cipher::{Cipher, EncryptionError};
 pub use ring::{KeyId, KeyRing, RingError};
+pub use rotation::{KeepKeys, KeepNothing};

@@ -1,8 +1,8 @@
 //! Whole documents, as the bytes that go over the wire.
 //!
-//! A v3 document tells one group version. The v2 document tells all; it is put together from
-//! encoded pieces, one group version after the other, so that never more than one of them stands in
-//! memory as a tree.
+//! A v3 document tells one group version. The v2 document tells all. Both are put together from
+//! encoded pieces, so that never more than one group version stands in memory as a tree, and never
+//! beside its own copy.
 
 use std::collections::BTreeMap;
 
@@ -54,13 +54,18 @@ pub fn v3(group_version: GroupVersion<'_>) -> Vec<u8> {
     for kind in group_versions.iter().flat_map(|one| &one.kinds) {
         schemas::add(kind, Flavour::V3, &mut types);
     }
-    let document = json!({
-        "openapi": "3.0.0",
-        "info": info(),
-        "paths": paths,
-        "components": {"schemas": types, "securitySchemes": bearer_token()},
-    });
-    json_bytes(&document)
+    let mut out = opened(&json!({"openapi": "3.0.0", "info": info()}));
+    member("paths", encoded(paths), &mut out);
+    out.extend_from_slice(b",\"components\":");
+    out.extend(opened(&json!({"securitySchemes": bearer_token()})));
+    member("schemas", encoded(types), &mut out);
+    out.extend_from_slice(b"}}");
+    out
+}
+
+/// Each tree is gone once its text is there.
+fn encoded(trees: BTreeMap<String, Value>) -> impl Iterator<Item = (String, Vec<u8>)> {
+    trees.into_iter().map(|(name, tree)| (name, json_bytes(&tree)))
 }
 
 /// The head of the v2 document: all but paths and definitions.
@@ -76,23 +81,32 @@ fn v2_head() -> Map<String, Value> {
 
 pub fn v2_json(group_versions: &[GroupVersion<'_>]) -> Vec<u8> {
     let pieces = Pieces::of(group_versions, json_bytes, json_bytes);
-    let mut out = json_bytes(&Value::Object(v2_head()));
-    // The head is an object; its last byte is the brace that closes it.
-    out.pop();
-    for (name, pieces) in [("paths", pieces.paths), ("definitions", pieces.definitions)] {
-        out.extend_from_slice(format!(",\"{name}\":{{").as_bytes());
-        for (n, (name, piece)) in pieces.into_iter().enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            out.extend(json_bytes(&Value::String(name)));
-            out.push(b':');
-            out.extend(piece);
-        }
-        out.push(b'}');
-    }
+    let mut out = opened(&Value::Object(v2_head()));
+    member("paths", pieces.paths, &mut out);
+    member("definitions", pieces.definitions, &mut out);
     out.push(b'}');
     out
+}
+
+/// An object with at least one member, left open for more.
+fn opened(object: &Value) -> Vec<u8> {
+    let mut out = json_bytes(object);
+    out.pop();
+    out
+}
+
+/// Adds one more member to an object left open: an object of encoded values.
+fn member(name: &str, values: impl IntoIterator<Item = (String, Vec<u8>)>, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!(",\"{name}\":{{").as_bytes());
+    for (n, (name, value)) in values.into_iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        out.extend(json_bytes(&Value::String(name)));
+        out.push(b':');
+        out.extend(value);
+    }
+    out.push(b'}');
 }
 
 pub fn v2_protobuf(group_versions: &[GroupVersion<'_>]) -> Vec<u8> {

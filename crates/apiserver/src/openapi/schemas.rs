@@ -191,18 +191,48 @@ fn correct(name: &str, schema: &mut Value, flavour: Flavour) {
         }
         _ => {}
     }
-    let meta_is_optional = map
-        .get("properties")
-        .and_then(|properties| properties.get("metadata"))
-        .is_some_and(|metadata| refers_to(metadata, OBJECT_META) || refers_to(metadata, LIST_META));
-    if meta_is_optional && let Some(Value::Array(required)) = map.get_mut("required") {
-        required.retain(|field| field != "metadata");
-        if required.is_empty() {
-            map.remove("required");
-        }
-    }
+    correct_required(name, map);
     if flavour == Flavour::V2 {
         simplify(schema);
+    }
+}
+
+/// Types that point at an object by a name that may be empty.
+const NAMELESS: [&str; 8] = [
+    "ConfigMapEnvSource",
+    "ConfigMapKeySelector",
+    "ConfigMapProjection",
+    "ConfigMapVolumeSource",
+    "LocalObjectReference",
+    "SecretEnvSource",
+    "SecretKeySelector",
+    "SecretProjection",
+];
+
+/// A field that always has a value in Rust need not be given over the wire, and the reverse.
+fn correct_required(name: &str, map: &mut Map<String, Value>) {
+    const CORE: &str = "io.k8s.api.core.v1.";
+    let mut optional = Vec::new();
+    let metadata = &map.get("properties").map_or(&Value::Null, |properties| &properties["metadata"]);
+    // An event is the one object that must say where it belongs.
+    if (refers_to(metadata, OBJECT_META) || refers_to(metadata, LIST_META))
+        && name != "io.k8s.api.core.v1.Event"
+    {
+        optional.push("metadata");
+    }
+    if name.strip_prefix(CORE).is_some_and(|name| NAMELESS.contains(&name)) {
+        optional.push("name");
+    }
+    let mut required: Vec<Value> = match map.remove("required") {
+        Some(Value::Array(fields)) => fields,
+        _ => Vec::new(),
+    };
+    required.retain(|field| !optional.iter().any(|name| field == name));
+    if name == "io.k8s.api.events.v1.Event" {
+        required.push("eventTime".into());
+    }
+    if !required.is_empty() {
+        map.insert("required".into(), required.into());
     }
 }
 

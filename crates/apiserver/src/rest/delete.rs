@@ -20,9 +20,6 @@ use crate::{
     status::{ApiError, success},
 };
 
-/// How often a delete is tried anew because somebody was faster.
-const ATTEMPTS: usize = 8;
-
 /// What a delete led to.
 enum Deleted {
     Gone(Arc<CachedObject>),
@@ -96,7 +93,7 @@ impl ApiServer {
         let place = call.place();
         let mut current = self.cache.get(&call.served.resource, &place);
         let mut fresh = false;
-        for _ in 0..ATTEMPTS {
+        loop {
             let outcome = match &current {
                 None => Err(Attempt::Refused(ApiError::not_found(call.named(), name))),
                 Some(current) => self.delete_once(call, &place, name, current, options).await,
@@ -109,7 +106,6 @@ impl ApiServer {
             current = self.read_fresh(call.served, &place, call.named()).await?;
             fresh = true;
         }
-        Err(ApiError::stale(call.named(), name))
     }
 
     async fn delete_once(

@@ -175,9 +175,10 @@ impl ApiServer {
                 let Some((_, place)) = crate::cache::parse_key(&entry.key) else { continue };
                 let object = match self.cache.read(&entry.key, place, entry.modified.0, &entry.value) {
                     Ok(object) => self.cache.refined(resource, object),
+                    // A list that leaves something out without saying so would be a lie.
                     Err(why) => {
-                        tracing::error!(%why, "left out of a list");
-                        continue;
+                        tracing::error!(%why, "a page of history cannot be read");
+                        return Err(ApiError::expired("the list at this version can no longer be read; list again"));
                     }
                 };
                 if !selection.matches(kind, &object) {

@@ -27,9 +27,6 @@ use crate::{
     status::{ApiError, success},
 };
 
-/// How often a change is computed anew because somebody was faster.
-const ATTEMPTS: usize = 8;
-
 /// What part of the object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -85,7 +82,9 @@ impl ApiServer {
         let name = &call.request.name;
         let mut current = self.cache.get(&call.served.resource, &place);
         let mut fresh = false;
-        for _ in 0..ATTEMPTS {
+        // Whenever somebody is faster, somebody got on: the loop ends, and the request's own time limit
+        // ends it for the unluckiest.
+        loop {
             let outcome = match &current {
                 None => Err(Attempt::Refused(ApiError::not_found(call.named(), name))),
                 Some(current) => self.modify_once(call, part, dry_run, &place, current, &change).await,
@@ -100,7 +99,6 @@ impl ApiServer {
             current = self.read_fresh(call.served, &place, call.named()).await?;
             fresh = true;
         }
-        Err(ApiError::stale(call.named(), name))
     }
 
     async fn modify_once(
