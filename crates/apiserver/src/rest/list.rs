@@ -178,7 +178,9 @@ impl ApiServer {
                     // A list that leaves something out without saying so would be a lie.
                     Err(why) => {
                         tracing::error!(%why, "a page of history cannot be read");
-                        return Err(ApiError::expired("the list at this version can no longer be read; list again"));
+                        return Err(ApiError::expired(
+                            "the list at this version can no longer be read; list again",
+                        ));
                     }
                 };
                 if !selection.matches(kind, &object) {

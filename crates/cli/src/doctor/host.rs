@@ -98,11 +98,21 @@ fn cgroup(root: &Path) -> Finding {
 fn kvm(root: &Path) -> Finding {
     let slow = "virtual machines run in software emulation, many times slower";
     let device = OpenOptions::new().read(true).write(true).open(root.join("dev/kvm"));
-    let Err(why) = device else { return ok("kvm", "/dev/kvm can be used") };
+    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
+    let Err(why) = device else {
+        return match virtualisation_flag(&cpuinfo) {
+            Some(_) => ok("kvm", "/dev/kvm can be used"),
+            // Some hosts offer the device to special guests only: an ordinary one would not start.
+            None => warn(
+                "kvm",
+                "/dev/kvm opens, but the CPU shows no vmx or svm",
+                format!("turn on nesting in the hypervisor below; until then {slow}"),
+            ),
+        };
+    };
     if why.kind() == io::ErrorKind::PermissionDenied {
         return warn("kvm", "/dev/kvm may not be opened by this user", "run as root, or join the group kvm");
     }
-    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     match virtualisation_flag(&cpuinfo) {
         Some("vmx") => warn("kvm", "the CPU can, but there is no /dev/kvm", "modprobe kvm_intel"),
         Some(_) => warn("kvm", "the CPU can, but there is no /dev/kvm", "modprobe kvm_amd"),
@@ -160,11 +170,18 @@ mod tests {
             ("proc/meminfo", "MemTotal:       16303428 kB\nMemAvailable:   12303428 kB\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory"),
             ("dev/kvm", ""),
+            ("proc/cpuinfo", "flags\t\t: fpu vmx\n"),
             ("run/chrony/chronyd.pid", "1"),
         ]);
         for finding in examine(root.path(), NOW).into_iter().filter(|finding| finding.check != "user") {
             assert_eq!(finding.verdict, Verdict::Ok, "{finding:?}");
         }
+    }
+
+    #[test]
+    fn a_device_that_opens_is_not_enough() {
+        let root = host(&[("dev/kvm", ""), ("proc/cpuinfo", "flags\t\t: fpu sse\n")]);
+        assert_eq!(verdict(kvm(root.path())).0, Verdict::Warn);
     }
 
     #[test]

@@ -76,11 +76,11 @@ fn disk(data_dir: &Path) -> Finding {
 
 fn port(listen: &Listen, running: Option<u32>) -> Finding {
     let (check, address) = (format!("port {}", listen.address.port()), listen.address);
-    if let Some(pid) = running {
-        return ok(&check, format!("{address}: the node that runs already (process {pid}) has it"));
-    }
     match TcpListener::bind(address) {
         Ok(_) => ok(&check, format!("{address} is free")),
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse && running.is_some() => {
+            ok(&check, format!("{address} is in use, and a node runs here already"))
+        }
         Err(why) if why.kind() == io::ErrorKind::AddrInUse => fail(
             &check,
             format!("{address} is in use"),
