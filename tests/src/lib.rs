@@ -1,1 +1,11 @@
-//! End-to-end tests live in the sibling files; this crate only gives them a home.
+//! What the end-to-end tests share: a real node in a process of its own, and two ways to ask it
+//! things: the real kubectl, and HTTP written by hand (so that it can also be written badly).
+//!
+//! Nothing here knows how the server works inside; what it does is looked at from outside only.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+pub mod http;
+pub mod kubectl;
+pub mod node;
+pub mod patience;

@@ -1,0 +1,150 @@
+//! The real binary as a process: started on a free port and a fresh directory, killed, started again,
+//! and never left behind.
+//!
+//! A test process that dies runs no destructors, and one that shares a node among its tests ends without
+//! dropping it. So a shell holds on to a pipe from the test process: when that closes, for whatever
+//! reason, it ends the node and removes its directory.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::channel,
+    thread,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{http::Credentials, patience::TOO_LONG};
+
+/// A running node.
+pub struct Node {
+    child: Child,
+    url: String,
+    directory: PathBuf,
+    _undertaker: ChildStdin,
+}
+
+impl Node {
+    /// Starts a node on an empty directory and waits until it is ready.
+    pub fn start() -> Node {
+        // Kept here and removed by the undertaker: it may have to outlive a kill and a restart.
+        Node::start_on(
+            tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep(),
+            "127.0.0.1:0",
+        )
+    }
+
+    fn start_on(directory: PathBuf, listen: &str) -> Node {
+        let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
+        let mut child = Command::new(binary())
+            .args(["up", "--name", "n1", "--listen", listen, "--data-dir"])
+            .arg(directory.join("data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let undertaker = undertaker(child.id(), &directory);
+        let (send, lines) = channel();
+        let stdout = child.stdout.take().unwrap();
+        thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+        });
+        let Ok(line) = lines.recv_timeout(TOO_LONG) else {
+            panic!("the node is not ready: {}", fs::read_to_string(directory.join("log")).unwrap());
+        };
+        let url = line.split_whitespace().find(|word| word.starts_with("https://")).expect(&line).to_owned();
+        Node { child, url, directory, _undertaker: undertaker }
+    }
+
+    /// `https://ADDR:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `ADDR:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.strip_prefix("https://").unwrap()
+    }
+
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.directory.join("data/admin.kubeconfig")
+    }
+
+    /// A place for a test's own files, which goes when the node does.
+    pub fn scratch(&self) -> PathBuf {
+        let scratch = self.directory.join("scratch");
+        fs::create_dir_all(&scratch).unwrap();
+        scratch
+    }
+
+    /// The administrator's certificate and key.
+    pub fn admin(&self) -> Credentials {
+        Credentials::from_kubeconfig(&self.admin_kubeconfig())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Memory in use, in KiB, as the kernel counts it.
+    pub fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+
+    /// Power off, as far as a process can tell: nothing is flushed, nobody is told.
+    pub fn kill(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts a killed node again, on its directory and at its address.
+    pub fn start_again(self) -> Node {
+        let (directory, address) = (self.directory.clone(), self.address().to_owned());
+        // From here on the directory is not the old one's to remove.
+        fs::write(directory.join("owner"), "its successor").unwrap();
+        drop(self);
+        Node::start_on(directory, &address)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have been killed already.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// Ends process `pid` and removes `directory` when the returned pipe closes, unless the directory has
+/// gone to a later process by then.
+fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
+    let owner = directory.join("owner");
+    fs::write(&owner, pid.to_string()).unwrap();
+    let script = r#"cat >/dev/null
+        kill -KILL "$1" 2>/dev/null
+        if [ "$(cat "$2/owner" 2>/dev/null)" = "$1" ]; then sleep 0.2; rm -rf "$2"; fi"#;
+    let mut shell = Command::new("sh")
+        .args(["-c", script, "undertaker", &pid.to_string()])
+        .arg(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    shell.stdin.take().unwrap()
+}
+
+/// The server binary: `SHEAF_BIN`, or the one built beside this test.
+fn binary() -> PathBuf {
+    if let Some(named) = env::var_os("SHEAF_BIN") {
+        return named.into();
+    }
+    let beside = env::current_exe().unwrap().ancestors().nth(2).unwrap().join("sheaf");
+    assert!(beside.exists(), "build the server first (cargo build --bin sheaf), or name it in SHEAF_BIN");
+    beside
+}

@@ -1,0 +1,22 @@
+//! Waiting for what comes by itself, with an end.
+
+use std::{
+    fmt::Display,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Far more than anything waited for takes on a busy machine.
+pub const TOO_LONG: Duration = Duration::from_secs(30);
+
+/// Asks `look` until it has an answer; panics with `what` when it never does.
+pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < TOO_LONG, "waited too long: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
