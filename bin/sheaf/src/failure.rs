@@ -42,6 +42,8 @@ pub enum Failure {
     KeyMissing { path: PathBuf },
     #[error("cannot open the store")]
     Store(#[from] OpenError),
+    #[error("cannot use the etcd")]
+    Etcd(#[from] sheaf_store::etcd::OpenError),
     #[error("the API server cannot start")]
     Api(#[from] StoreError),
     #[error("cannot make the first administrator")]

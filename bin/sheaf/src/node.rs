@@ -169,6 +169,8 @@ mod tests {
 
     fn build(data_dir: &Path, world: &World) -> Node {
         let config = UpConfig {
+            etcd: None,
+            sync_delay: std::time::Duration::ZERO,
             name: "n1".into(),
             advertise: "127.0.0.1".parse().unwrap(),
             data_dir: data_dir.to_owned(),

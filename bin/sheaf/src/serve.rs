@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sheaf_apiserver::{ApiConfig, ApiServer, server};
-use sheaf_store::{Store, embedded};
+use sheaf_store::{Store, embedded, etcd};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +22,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
         threads: true,
     };
-    let store: Arc<dyn Store> = Arc::new(embedded::open(&layout.store(), embedded::Options::default())?);
+    let store = open_store(node).await?;
     let api = ApiServer::build(config, store, node.world.clone()).await?;
     administrator::ensure(node, &api).await?;
 
@@ -41,4 +41,15 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
     node.stop.cancelled().await;
     tasks.wait().await;
     Ok(())
+}
+
+async fn open_store(node: &Node) -> Result<Arc<dyn Store>, Failure> {
+    let layout = node.data_dir.layout();
+    if let Some(endpoint) = &node.config.etcd {
+        let mut config = etcd::Config::new(vec![endpoint.clone()]);
+        config.mark = Some(layout.etcd_mark());
+        return Ok(Arc::new(etcd::open(config).await?));
+    }
+    let options = embedded::Options { sync_delay: node.config.sync_delay, ..embedded::Options::default() };
+    Ok(Arc::new(embedded::open(&layout.store(), options)?))
 }

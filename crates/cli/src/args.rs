@@ -53,6 +53,14 @@ pub struct UpArgs {
     /// How log lines look on standard error; SHEAF_LOG chooses which (such as `debug`)
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// Keep the cluster's objects in an etcd that runs already instead of in DIR. For benchmarks and tests:
+    /// nodes find their etcd by themselves
+    #[arg(long, value_name = "URL", hide = true)]
+    pub etcd: Option<String>,
+    /// Make every sync of the embedded store take so much longer. For benchmarks: it stands in for a
+    /// slower disk
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, hide = true)]
+    pub sync_delay_ms: u64,
     /// When ready, also say where things are and what to type next, as on a terminal
     #[arg(long)]
     pub hints: bool,

@@ -7,6 +7,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{CommandFactory, Parser};
@@ -43,6 +44,9 @@ pub struct UpConfig {
     /// For the first start only; an administrator who exists keeps the password they have.
     pub admin_password: Option<Secret>,
     pub log_format: LogFormat,
+    /// Where the objects are, when not in the data directory.
+    pub etcd: Option<String>,
+    pub sync_delay: Duration,
     /// Say more than one line when ready.
     pub hints: bool,
 }
@@ -102,6 +106,8 @@ fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
         listen,
         admin_password: args.admin_password_file.as_deref().map(admin_password_file::read).transpose()?,
         log_format: args.log_format,
+        etcd: args.etcd,
+        sync_delay: Duration::from_millis(args.sync_delay_ms),
         hints: args.hints || host.stdout_is_a_terminal,
     })
 }

@@ -5,6 +5,7 @@
 //!     LOCK                      held while a node runs; the holder's process id
 //!     format                    which layout this is
 //!     store.redb                the embedded store
+//!     store.mark, etcd.mark     which revisions were told to clients
 //!     admin-password            drawn at the first start
 //!     admin.kubeconfig
 //!     pki/                      ca, apiserver, admin: .crt and .key
@@ -42,6 +43,7 @@ impl Layout {
         lock: "LOCK",
         format: "format",
         store: "store.redb",
+        etcd_mark: "etcd.mark",
         admin_password: "admin-password",
         admin_kubeconfig: "admin.kubeconfig",
         pki: "pki",
