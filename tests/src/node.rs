@@ -29,18 +29,22 @@ pub struct Node {
 impl Node {
     /// Starts a node on an empty directory and waits until it is ready.
     pub fn start() -> Node {
-        // Kept here and removed by the undertaker: it may have to outlive a kill and a restart.
-        Node::start_on(
-            tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep(),
-            "127.0.0.1:0",
-        )
+        Node::start_with(&[])
     }
 
-    fn start_on(directory: PathBuf, listen: &str) -> Node {
+    /// The same, with more arguments for `sheaf up`.
+    pub fn start_with(arguments: &[&str]) -> Node {
+        // Kept here and removed by the undertaker: it may have to outlive a kill and a restart.
+        let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
+        Node::start_on(directory, "127.0.0.1:0", arguments)
+    }
+
+    fn start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Node {
         let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
         let mut child = Command::new(binary())
             .args(["up", "--name", "n1", "--listen", listen, "--data-dir"])
             .arg(directory.join("data"))
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -108,7 +112,7 @@ impl Node {
         // From here on the directory is not the old one's to remove.
         fs::write(directory.join("owner"), "its successor").unwrap();
         drop(self);
-        Node::start_on(directory, &address)
+        Node::start_on(directory, &address, &[])
     }
 }
 

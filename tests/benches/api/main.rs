@@ -1,0 +1,200 @@
+//! How fast the API is and what it costs: real binary, real TLS, real disk, clients in this process.
+//!
+//! Clients share the cores with the server, so wall time alone says little: server CPU time stands
+//! beside it everywhere. Bars are checked and shown as they are; a missed one does not fail the run.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+
+mod clients;
+mod process;
+mod report;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sheaf_store::etcd::server::{Server, ServerConfig};
+use sheaf_tests::node::Node;
+use tokio::time::Instant;
+
+use clients::{Sample, run_clients};
+use process::Process;
+use report::{Report, micros, rate};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// 2 KB each, as the promises count them.
+const OBJECT_BYTES: usize = 2000;
+const MANY_OBJECTS: usize = 10_000;
+const WATCHERS: usize = 1000;
+
+fn main() {
+    let mut report = Report::new();
+    embedded(&mut report);
+    on_etcd(&mut report);
+    slow_disk(&mut report);
+    report.finish();
+}
+
+fn object(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "x".repeat(OBJECT_BYTES - 300)}})
+}
+
+fn embedded(report: &mut Report) {
+    let node = Node::start();
+    let process = Process::new(node.pid());
+    std::thread::sleep(Duration::from_secs(3));
+    let idle = process.pss_mb();
+    report.row("idle", "memory (PSS)", &[format!("{idle:.1} MB")]);
+    report.bar("idle memory at most 40 MB", idle <= 40.0, format!("{idle:.1} MB"));
+
+    creates(report, "embedded", &node, 1, 1000);
+    creates(report, "embedded", &node, 64, 8000);
+    fill(&node);
+    let full = process.pss_mb();
+    report.row("10,000 objects of 2 KB and more", "memory (PSS)", &[format!("{full:.1} MB")]);
+    gets(report, &node);
+    list(report, &node);
+    watchers(report, &node);
+}
+
+fn on_etcd(report: &mut Report) {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = runtime.block_on(Server::start(ServerConfig::alone(directory.path()))).unwrap();
+    let endpoint = server.endpoint().to_string();
+    let node = Node::start_with(&["--etcd", &endpoint]);
+    creates(report, "etcd", &node, 1, 500);
+    creates(report, "etcd", &node, 64, 4000);
+    drop(node);
+    runtime.block_on(server.stop()).unwrap();
+}
+
+/// Group commit: with a slow disk, many clients share each sync, and one alone waits for one.
+fn slow_disk(report: &mut Report) {
+    const SYNC: Duration = Duration::from_millis(5);
+    let node = Node::start_with(&["--sync-delay-ms", "5"]);
+    let alone = run_clients(&node, 1, 200, |connection, n| {
+        connection.post(MAPS, &object(&format!("alone-{n}")));
+    });
+    let many = run_clients(&node, 64, 4000, |connection, n| {
+        connection.post(MAPS, &object(&format!("many-{n}")));
+    });
+    // At most one sync fits into each 5 ms: so many creates, at least, shared one.
+    let syncs = many.wall.as_secs_f64() / SYNC.as_secs_f64();
+    let per_sync = many.count() as f64 / syncs;
+    report.row("creates, 5 ms sync, 1 client", "P50", &[micros(alone.percentile(50.0))]);
+    report.row(
+        "creates, 5 ms sync, 64 clients",
+        "per sync, at least",
+        &[format!("{per_sync:.1}"), rate(many.per_second()), micros(many.percentile(99.0))],
+    );
+    report.bar("64 clients get at least 10 creates per 5 ms sync", per_sync >= 10.0, format!("{per_sync:.1}"));
+    let p50 = alone.percentile(50.0);
+    report.bar("a lone client waits for one sync, not two", p50 < 2 * SYNC, micros(p50));
+}
+
+fn creates(report: &mut Report, store: &str, node: &Node, clients: usize, count: usize) {
+    let process = Process::new(node.pid());
+    let before = process.cpu();
+    let done = run_clients(node, clients, count, |connection, n| {
+        let made = connection.post(MAPS, &object(&format!("c{clients}-{n}")));
+        assert_eq!(made.code, 201, "{}", made.text());
+    });
+    timed(report, &format!("creates, {store}, {clients} client(s)"), &done, process.cpu() - before);
+}
+
+fn gets(report: &mut Report, node: &Node) {
+    let process = Process::new(node.pid());
+    for (clients, count) in [(1, 5000), (64, 20_000)] {
+        let before = process.cpu();
+        let done = run_clients(node, clients, count, |connection, n| {
+            let got = connection.get(&format!("{MAPS}/c1-{}", n % 1000));
+            assert_eq!(got.code, 200);
+        });
+        timed(report, &format!("gets, {clients} client(s)"), &done, process.cpu() - before);
+        if clients == 1 {
+            let p50 = done.percentile(50.0);
+            report.bar("get P50 at most 200 us, kept-alive TLS", p50 <= Duration::from_micros(200), micros(p50));
+        }
+    }
+}
+
+fn timed(report: &mut Report, what: &str, done: &Sample, cpu: Duration) {
+    let each = cpu / u32::try_from(done.count()).unwrap();
+    report.row(
+        what,
+        "rate, P50, P99, server CPU each",
+        &[rate(done.per_second()), micros(done.percentile(50.0)), micros(done.percentile(99.0)), micros(each)],
+    );
+}
+
+/// Brings the store to [`MANY_OBJECTS`] config maps.
+fn fill(node: &Node) {
+    let made = node.admin().connect(node).get(MAPS).json()["items"].as_array().unwrap().len();
+    run_clients(node, 8, MANY_OBJECTS.saturating_sub(made), |connection, n| {
+        connection.post(MAPS, &object(&format!("fill-{n}")));
+    });
+}
+
+fn list(report: &mut Report, node: &Node) {
+    let process = Process::new(node.pid());
+    let mut connection = node.admin().connect(node);
+    let (mut wall, mut bytes) = (Duration::ZERO, 0);
+    let before = process.cpu();
+    const ROUNDS: u32 = 5;
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        let answer = connection.get(MAPS);
+        wall += began.elapsed();
+        bytes = answer.text().len();
+    }
+    let cpu = (process.cpu() - before) / ROUNDS;
+    report.row(
+        "list of 10,000 objects",
+        "wall, size, server CPU",
+        &[micros(wall / ROUNDS), format!("{:.1} MB", bytes as f64 / 1e6), micros(cpu)],
+    );
+}
+
+/// One change, many watchers: how long until the last has it.
+fn watchers(report: &mut Report, node: &Node) {
+    let process = Process::new(node.pid());
+    let version = node.admin().connect(node).get(&format!("{MAPS}?limit=1")).json()["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let admin = node.admin();
+    let watches: Vec<_> = (0..WATCHERS)
+        .map(|_| admin.connect(node).watch(&format!("{MAPS}?watch=1&resourceVersion={version}")))
+        .collect();
+    let memory = process.pss_mb();
+    const CHANGES: usize = 20;
+    let threads: Vec<_> = watches
+        .into_iter()
+        .map(|mut watch| {
+            std::thread::Builder::new()
+                .stack_size(256 * 1024)
+                .spawn(move || (0..CHANGES).map(|_| watch.next().map(|_| Instant::now()).unwrap()).collect::<Vec<_>>())
+                .unwrap()
+        })
+        .collect();
+    let before = process.cpu();
+    let mut connection = admin.connect(node);
+    let mut sent = Vec::new();
+    for n in 0..CHANGES {
+        sent.push(Instant::now());
+        connection.patch(&format!("{MAPS}/c1-0"), "merge-patch", &json!({"data": {"n": n.to_string()}}).to_string());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let seen: Vec<Vec<Instant>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let cpu = process.cpu() - before;
+    let mut last: Vec<Duration> = (0..CHANGES)
+        .map(|n| seen.iter().map(|times| times[n] - sent[n]).max().unwrap())
+        .collect();
+    last.sort();
+    let each = cpu / u32::try_from(CHANGES * WATCHERS).unwrap();
+    report.row(
+        "one change to 1,000 watchers",
+        "until the last has it (median), server CPU per event, memory with them",
+        &[micros(last[CHANGES / 2]), micros(each), format!("{memory:.1} MB")],
+    );
+}
