@@ -280,7 +280,7 @@ impl Row {
     fn of(kind: &Kind) -> Self {
         let words = (
             (&kind.kind, &kind.list_kind, &kind.plural, kind.scope, kind.verbs, kind.custom),
-            (kind.status, &kind.scale, &kind.subresources),
+            (kind.status, kind.scale.is_some(), &kind.subresources),
             (&kind.selectable_fields, &kind.deprecation),
         );
         let schema = match &kind.schema {

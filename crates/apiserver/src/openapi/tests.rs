@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use http::header;
 use sheaf_resources::{
-    kind::{ScalePaths, Verbs},
-    kinds,
+    kind::Verbs,
+    kinds::{self, custom_resource_definition},
 };
 
 use super::*;
@@ -28,17 +28,20 @@ fn widget(color: &str) -> Kind {
             "status": {"type": "object", "properties": {"ready": {"type": "boolean"}}},
         },
     });
-    let mut kind = Kind::built_in("example.io", "v1", "Widget", "widgets", Schema::anything);
-    kind.schema = SchemaSource::Custom(Arc::new(Schema::parse(&schema).unwrap()));
-    kind.custom = true;
-    kind.status = true;
-    kind.selectable_fields = vec!["spec.color".into()];
-    kind.scale = Some(ScalePaths {
-        spec_replicas: ".spec.size".into(),
-        status_replicas: ".status.size".into(),
-        label_selector: None,
+    let definition = json!({
+        "metadata": {"name": "widgets.example.io"},
+        "spec": {
+            "group": "example.io", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                "subresources": {"status": {}, "scale": {
+                    "specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+                "selectableFields": [{"jsonPath": ".spec.color"}],
+            }],
+        },
     });
-    kind
+    custom_resource_definition::served_kinds(&definition).unwrap().remove(0)
 }
 
 fn all_kinds() -> Vec<Kind> {
