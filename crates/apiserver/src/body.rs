@@ -11,7 +11,7 @@ use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use sheaf_resources::protobuf;
+use sheaf_resources::protobuf::{self, ProtobufError};
 
 use crate::status::ApiError;
 
@@ -108,13 +108,18 @@ pub fn yaml(body: &[u8]) -> Result<Document, ApiError> {
 
 /// Keys cannot come twice here: what a field number that does means is settled.
 pub fn protobuf(body: &[u8]) -> Result<Document, ApiError> {
-    let unrecognized = |why: protobuf::ProtobufError| {
-        ApiError::bad_request(match why {
-            why @ protobuf::ProtobufError::BrokenObject { .. } => why.to_string(),
-            why => format!("the object provided is unrecognized (must be of type protobuf): {why}"),
-        })
+    let refused = |why| match why {
+        ProtobufError::BrokenObject { .. } => ApiError::bad_request(why.to_string()),
+        // Custom resources have no numbers for their fields: the original takes no protobuf for
+        // them, and this is how the client learns what it does take.
+        ProtobufError::UnknownKind { .. } => {
+            ApiError::unsupported_media_type("application/json, application/yaml")
+        }
+        why => ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type protobuf): {why}"
+        )),
     };
-    let decoded = protobuf::decode(body).map_err(unrecognized)?;
+    let decoded = protobuf::decode(body).map_err(refused)?;
     Ok(Document { value: decoded.value, repeated: Vec::new() })
 }
 
@@ -317,6 +322,9 @@ mod tests {
         let error = decode(&said, &Bytes::from_static(b"{}")).unwrap_err();
         assert_eq!(error.reason(), "BadRequest");
         assert!(error.message().contains("expected prefix [107 56 115 0]"), "{error}");
+        let custom = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Gadget\x12\x00";
+        let error = decode(&said, &Bytes::from_static(custom)).unwrap_err();
+        assert_eq!(error.reason(), "UnsupportedMediaType");
         let error =
             decode(&headers(http::HeaderValue::from_static("text/plain")), &Bytes::new()).unwrap_err();
         assert_eq!(error.reason(), "UnsupportedMediaType");

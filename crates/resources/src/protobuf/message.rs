@@ -236,7 +236,8 @@ impl Transcoder {
     /// What the JSON has for a field; nothing when it is left out.
     fn written(&mut self, field: &Field, slot: Option<Slot>) -> Result<Option<Value>, ObjectError> {
         let value = match (slot, field.of) {
-            (Some(Slot::List(items)), _) => Value::Array(items),
+            // Numbers packed into no bytes are no list.
+            (Some(Slot::List(items)), _) if !items.is_empty() => Value::Array(items),
             (Some(Slot::Map(entries)), _) => Value::Object(entries),
             (Some(Slot::Message(inside)), Type::Message(inner)) => {
                 self.write(tables::message(inner), inside)?

@@ -114,6 +114,17 @@ fn a_message_that_comes_twice_is_merged_and_a_scalar_is_replaced() {
 }
 
 #[test]
+fn numbers_come_one_by_one_or_packed() {
+    let groups = |sent: &[u8]| {
+        let pod = message(2, &message(14, sent));
+        decode(&enveloped("v1", "Pod", &pod)).unwrap().value["spec"]["securityContext"].clone()
+    };
+    assert_eq!(groups(&[0x20, 1, 0x20, 0xac, 2]), json!({"supplementalGroups": [1, 300]}));
+    assert_eq!(groups(&message(4, &[1, 0xac, 2])), json!({"supplementalGroups": [1, 300]}));
+    assert_eq!(groups(&message(4, &[])), json!({}));
+}
+
+#[test]
 fn json_in_an_envelope_is_json() {
     let mut body = enveloped("v1", "ConfigMap", br#"{"data":{"a":"b"}}"#);
     body.extend(message(4, b"application/json"));
