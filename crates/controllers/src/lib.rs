@@ -1,1 +1,117 @@
-//! (empty)
+//! Cluster-wide hands: what the control plane does by itself, one module per kind.
+//!
+//! Every controller goes through the public Kubernetes API and nothing else, so it sees what any client
+//! sees and may do what its role allows. State moves only through objects: nothing is
+//! remembered that the objects do not say, and a controller killed between any two writes carries on
+//! where they stand. Decisions are in `planner` and `resources`; here is only looking and acting.
+//!
+//! Deliberately absent: leader election. Two sets of controllers on one cluster do no harm (every
+//! write names the version it saw), only double work.
+
+pub mod cluster_role;
+pub mod custom_resource_definition;
+pub mod event;
+pub mod garbage_collection;
+mod machinery;
+pub mod namespace;
+pub mod root_ca;
+pub mod service_account;
+pub mod service_account_token;
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use kube::Client;
+use sheaf_world::World;
+use tokio::task::JoinSet;
+
+/// Signs a token without an end for a Secret that holds it: namespace, account, the account's uid, the
+/// Secret's name. Handed in, since only the API server has the key.
+pub type LegacyToken = Arc<dyn Fn(&str, &str, &str, &str) -> String + Send + Sync>;
+
+/// What controllers need to know and cannot find in the API.
+#[derive(Clone)]
+pub struct Settings {
+    /// PEM of the CA that signed the API server's certificate.
+    pub ca_pem: String,
+    pub legacy_token: LegacyToken,
+    /// Events are kept this long after they last happened.
+    pub event_lifetime: Duration,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("event_lifetime", &self.event_lifetime).finish_non_exhaustive()
+    }
+}
+
+/// How long events are kept when nobody says otherwise.
+pub const EVENT_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// A controller that ended by a panic starts again after this.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// What every controller is handed.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub client: Client,
+    pub world: World,
+    pub settings: Arc<Settings>,
+}
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Everything the control plane does by itself, in the order in which it is started.
+const ALL: &[(&str, fn(Context) -> Running)] = &[
+    (custom_resource_definition::NAME, |context| Box::pin(custom_resource_definition::run(context))),
+    (namespace::NAME, |context| Box::pin(namespace::run(context))),
+    (service_account::NAME, |context| Box::pin(service_account::run(context))),
+    (service_account_token::NAME, |context| Box::pin(service_account_token::run(context))),
+    (root_ca::NAME, |context| Box::pin(root_ca::run(context))),
+    (cluster_role::NAME, |context| Box::pin(cluster_role::run(context))),
+    (garbage_collection::NAME, |context| Box::pin(garbage_collection::run(context))),
+    (event::NAME, |context| Box::pin(event::run(context))),
+];
+
+/// All controllers, ready to run.
+pub struct Controllers {
+    context: Context,
+}
+
+/// Makes the controllers; nothing happens until they [run](Controllers::run).
+pub fn build(client: Client, world: World, settings: Settings) -> Controllers {
+    Controllers { context: Context { client, world, settings: Arc::new(settings) } }
+}
+
+impl Controllers {
+    /// Runs all controllers until `stop` is done. Work under way is dropped where it is, which is safe at any
+    /// point.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let mut running = JoinSet::new();
+        let mut names = std::collections::BTreeMap::new();
+        for (name, start) in ALL {
+            names.insert(running.spawn(start(self.context.clone())).id(), (*name, *start));
+        }
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(ended) = running.join_next_with_id() => {
+                    let (id, why) = match ended {
+                        Ok((id, ())) => (id, None),
+                        Err(why) => (why.id(), Some(why)),
+                    };
+                    let Some((name, start)) = names.remove(&id) else { continue };
+                    tracing::error!(controller = name, why = ?why, "a controller ended, which none should; starting it again");
+                    let context = self.context.clone();
+                    let again = async move {
+                        tokio::time::sleep(RESTART_AFTER).await;
+                        start(context).await;
+                    };
+                    names.insert(running.spawn(again).id(), (name, start));
+                }
+            }
+        }
+        running.shutdown().await;
+    }
+}

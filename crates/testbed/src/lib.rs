@@ -1,1 +1,25 @@
-//! (empty)
+//! A whole cluster for tests, simulated: store, API server and controllers on one thread, in virtual time, from one
+//! seed.
+//!
+//! Time stands still while anything can run and jumps to the next timer when nothing can, so an hour passes in
+//! milliseconds and the same seed gives the same run. Errors are panics here: a test that cannot set up its world has
+//! nothing to say.
+//!
+//! Deliberately absent: nodes. There is nothing for them to do yet.
+
+pub mod cluster;
+pub mod cut;
+pub mod kubectl;
+pub mod simulation;
+pub mod trace;
+
+pub use cluster::Cluster;
+pub use simulation::Simulation;
+
+use std::future::Future;
+
+/// Runs `story` on a paused, single-threaded runtime of its own.
+pub fn in_virtual_time<T>(story: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime without I/O needs nothing from the host").block_on(story)
+}

@@ -1,0 +1,10 @@
+//! Every controller against a real API server in virtual time: it arrives, it rests, and however it is interrupted it
+//! still arrives.
+
+mod accounts;
+mod cluster_role;
+mod custom_resource_definition;
+mod event;
+mod garbage_collection;
+mod namespace;
+mod scenario;

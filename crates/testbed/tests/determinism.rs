@@ -1,0 +1,26 @@
+//! The same seed, the same world: the promise everything simulated rests on.
+
+use sheaf_testbed::Simulation;
+
+const STEPS: usize = 80;
+
+fn trace(seed: u64) -> Vec<String> {
+    Simulation { seed, steps: STEPS }.run()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [1, 2, 3] {
+        let (first, second) = (trace(seed), trace(seed));
+        assert!(first.len() > 500, "seed {seed}: only {} lines, so little was tried", first.len());
+        for (at, (one, other)) in first.iter().zip(&second).enumerate() {
+            assert_eq!(one, other, "seed {seed}, line {at}");
+        }
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn another_seed_gives_another_trace() {
+    assert_ne!(trace(1), trace(2));
+}
