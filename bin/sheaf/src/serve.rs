@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use sheaf_apiserver::{ApiConfig, ApiServer, server};
+use sheaf_apiserver::{
+    ApiConfig, ApiServer,
+    identity::{MASTERS, User, service_accounts::ServiceAccount},
+    server,
+};
+use sheaf_controllers::{Controllers, Settings};
 use sheaf_store::{Store, embedded, etcd};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
@@ -36,11 +41,27 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         );
         tasks.spawn(serving);
     }
+    tasks.spawn(controllers(node, &api).run(node.stop.clone().cancelled_owned()));
     tasks.close();
     node.announce_ready();
     node.stop.cancelled().await;
     tasks.wait().await;
     Ok(())
+}
+
+/// What the control plane does by itself, as a client like any other.
+fn controllers(node: &Node, api: &ApiServer) -> Controllers {
+    let identity =
+        User { name: "system:sheaf:controllers".into(), groups: vec![MASTERS.into()], ..User::default() };
+    let issuer = api.clone();
+    let settings = Settings {
+        ca_pem: node.certificates.authority_pem().to_string(),
+        legacy_token: Arc::new(move |namespace, name, uid, secret| {
+            issuer.legacy_token(&ServiceAccount { namespace, name, uid }, secret)
+        }),
+        event_lifetime: sheaf_controllers::EVENT_LIFETIME,
+    };
+    sheaf_controllers::build(sheaf_client::in_process(api, identity), node.world.clone(), settings)
 }
 
 async fn open_store(node: &Node) -> Result<Arc<dyn Store>, Failure> {

@@ -44,7 +44,7 @@ use crate::{
     identity::{
         Authenticator, SigningKeys,
         passwords::Passwords,
-        service_accounts::{TokenIssuer, TokenSettings},
+        service_accounts::{ServiceAccount, TokenIssuer, TokenSettings},
         users::LocalUsers,
     },
     metrics::Metrics,
@@ -145,6 +145,11 @@ impl ApiServer {
     /// Ends all watches; new requests are still answered until the listener closes.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
+    }
+
+    /// A token without an end, for a Secret that holds it: it lives as long as the Secret does.
+    pub fn legacy_token(&self, account: &ServiceAccount<'_>, secret: &str) -> String {
+        self.token_issuer.issue_legacy(account, secret)
     }
 
     /// Local users and their passwords.

@@ -60,8 +60,10 @@ pub(crate) struct Context {
 
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+type Start = fn(Context) -> Running;
+
 /// Everything the control plane does by itself, in the order in which it is started.
-const ALL: &[(&str, fn(Context) -> Running)] = &[
+const ALL: &[(&str, Start)] = &[
     (custom_resource_definition::NAME, |context| Box::pin(custom_resource_definition::run(context))),
     (namespace::NAME, |context| Box::pin(namespace::run(context))),
     (service_account::NAME, |context| Box::pin(service_account::run(context))),

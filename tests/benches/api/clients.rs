@@ -63,7 +63,8 @@ pub fn run_clients(
         .collect();
     start.wait();
     let began = Instant::now();
-    let mut latencies: Vec<Duration> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let mut latencies: Vec<Duration> =
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     let wall = began.elapsed();
     latencies.sort();
     Sample { latencies, wall }

@@ -59,7 +59,9 @@ fn embedded(report: &mut Report) {
 fn on_etcd(report: &mut Report) {
     let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let server = runtime.block_on(Server::start(ServerConfig::alone(directory.path()))).unwrap();
+    let server = runtime
+        .block_on(Server::start(ServerConfig::alone(directory.path().to_path_buf()).unwrap()))
+        .unwrap();
     let endpoint = server.endpoint().to_string();
     let node = Node::start_with(&["--etcd", &endpoint]);
     creates(report, "etcd", &node, 1, 500);
@@ -87,7 +89,11 @@ fn slow_disk(report: &mut Report) {
         "per sync, at least",
         &[format!("{per_sync:.1}"), rate(many.per_second()), micros(many.percentile(99.0))],
     );
-    report.bar("64 clients get at least 10 creates per 5 ms sync", per_sync >= 10.0, format!("{per_sync:.1}"));
+    report.bar(
+        "64 clients get at least 10 creates per 5 ms sync",
+        per_sync >= 10.0,
+        format!("{per_sync:.1}"),
+    );
     let p50 = alone.percentile(50.0);
     report.bar("a lone client waits for one sync, not two", p50 < 2 * SYNC, micros(p50));
 }
@@ -113,7 +119,11 @@ fn gets(report: &mut Report, node: &Node) {
         timed(report, &format!("gets, {clients} client(s)"), &done, process.cpu() - before);
         if clients == 1 {
             let p50 = done.percentile(50.0);
-            report.bar("get P50 at most 200 us, kept-alive TLS", p50 <= Duration::from_micros(200), micros(p50));
+            report.bar(
+                "get P50 at most 200 us, kept-alive TLS",
+                p50 <= Duration::from_micros(200),
+                micros(p50),
+            );
         }
     }
 }
@@ -123,7 +133,12 @@ fn timed(report: &mut Report, what: &str, done: &Sample, cpu: Duration) {
     report.row(
         what,
         "rate, P50, P99, server CPU each",
-        &[rate(done.per_second()), micros(done.percentile(50.0)), micros(done.percentile(99.0)), micros(each)],
+        &[
+            rate(done.per_second()),
+            micros(done.percentile(50.0)),
+            micros(done.percentile(99.0)),
+            micros(each),
+        ],
     );
 }
 
@@ -158,10 +173,11 @@ fn list(report: &mut Report, node: &Node) {
 /// One change, many watchers: how long until the last has it.
 fn watchers(report: &mut Report, node: &Node) {
     let process = Process::new(node.pid());
-    let version = node.admin().connect(node).get(&format!("{MAPS}?limit=1")).json()["metadata"]["resourceVersion"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let version =
+        node.admin().connect(node).get(&format!("{MAPS}?limit=1")).json()["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .to_owned();
     let admin = node.admin();
     let watches: Vec<_> = (0..WATCHERS)
         .map(|_| admin.connect(node).watch(&format!("{MAPS}?watch=1&resourceVersion={version}")))
@@ -173,7 +189,9 @@ fn watchers(report: &mut Report, node: &Node) {
         .map(|mut watch| {
             std::thread::Builder::new()
                 .stack_size(256 * 1024)
-                .spawn(move || (0..CHANGES).map(|_| watch.next().map(|_| Instant::now()).unwrap()).collect::<Vec<_>>())
+                .spawn(move || {
+                    (0..CHANGES).map(|_| watch.next().map(|_| Instant::now()).unwrap()).collect::<Vec<_>>()
+                })
                 .unwrap()
         })
         .collect();
@@ -182,14 +200,17 @@ fn watchers(report: &mut Report, node: &Node) {
     let mut sent = Vec::new();
     for n in 0..CHANGES {
         sent.push(Instant::now());
-        connection.patch(&format!("{MAPS}/c1-0"), "merge-patch", &json!({"data": {"n": n.to_string()}}).to_string());
+        connection.patch(
+            &format!("{MAPS}/c1-0"),
+            "merge-patch",
+            &json!({"data": {"n": n.to_string()}}).to_string(),
+        );
         std::thread::sleep(Duration::from_millis(300));
     }
     let seen: Vec<Vec<Instant>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let cpu = process.cpu() - before;
-    let mut last: Vec<Duration> = (0..CHANGES)
-        .map(|n| seen.iter().map(|times| times[n] - sent[n]).max().unwrap())
-        .collect();
+    let mut last: Vec<Duration> =
+        (0..CHANGES).map(|n| seen.iter().map(|times| times[n] - sent[n]).max().unwrap()).collect();
     last.sort();
     let each = cpu / u32::try_from(CHANGES * WATCHERS).unwrap();
     report.row(

@@ -55,5 +55,9 @@ fn machine() -> String {
     let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("\t: unknown");
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Measured on {cores} cores ({}), Linux {}.", model.trim_start_matches(['\t', ' ', ':']), kernel.trim())
+    format!(
+        "Measured on {cores} cores ({}), Linux {}.",
+        model.trim_start_matches(['\t', ' ', ':']),
+        kernel.trim()
+    )
 }

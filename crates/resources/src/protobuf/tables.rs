@@ -34,6 +34,8 @@ pub fn message(at: MessageId) -> &'static Message {
 
 #[derive(Debug)]
 pub struct Message {
+    /// For people who debug.
+    #[allow(dead_code, reason = "only shown by Debug")]
     pub name: &'static str,
     pub is_choice: bool,
     pub fields: Vec<Field>,
