@@ -39,6 +39,24 @@ impl Node {
         Node::start_on(directory, "127.0.0.1:0", arguments)
     }
 
+    /// Another node with the same certificates and keys, as a second management node of one cluster has
+    /// them.
+    pub fn start_beside(&self, arguments: &[&str]) -> Node {
+        let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
+        let (from, to) = (self.directory.join("data"), directory.join("data"));
+        for folder in ["", "keys", "pki"] {
+            fs::create_dir_all(to.join(folder)).unwrap();
+        }
+        for folder in ["keys", "pki"] {
+            for entry in fs::read_dir(from.join(folder)).unwrap() {
+                let name = entry.unwrap().file_name();
+                fs::copy(from.join(folder).join(&name), to.join(folder).join(&name)).unwrap();
+            }
+        }
+        fs::copy(from.join("format"), to.join("format")).unwrap();
+        Node::start_on(directory, "127.0.0.1:0", arguments)
+    }
+
     fn start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Node {
         let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
         let mut child = Command::new(binary())
