@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sheaf_apiserver::{
     ApiConfig, ApiServer,
-    encryption::KeyRing,
+    encryption::{KeepNothing, KeyRing},
     identity::{
         SigningKeys, User, generate_key_pem,
         service_accounts::{ServiceAccount, TokenIssuer, TokenSettings},
@@ -40,6 +40,7 @@ impl Cluster {
             ca_pem: CA_PEM.into(),
             token_keys: token_keys.clone(),
             encryption_keys: KeyRing::generate(&world),
+            keep_keys: Arc::new(KeepNothing),
             threads: false,
         };
         let server =
