@@ -16,6 +16,7 @@
 //! The cache is derived; losing it loses nothing.
 
 pub mod object;
+pub mod progress;
 pub mod table;
 
 use std::{
@@ -35,6 +36,7 @@ use tokio::sync::watch;
 
 use self::{
     object::{CachedObject, Unreadable},
+    progress::Progress,
     table::{Snapshot, Table, TableChange, TooOld},
 };
 
@@ -87,7 +89,7 @@ pub struct Cache {
     unseal: Arc<dyn Unseal>,
     tables: RwLock<BTreeMap<Resource, Arc<Table>>>,
     refiners: RwLock<BTreeMap<Resource, Refine>>,
-    applied: watch::Sender<u64>,
+    applied: Progress,
     /// Where filling began: every table's log is complete since then.
     began: AtomicU64,
     /// Held while one revision is applied, so that what is read at one moment is one revision.
@@ -104,7 +106,7 @@ impl Cache {
             unseal,
             tables: RwLock::default(),
             refiners: RwLock::default(),
-            applied: watch::Sender::new(0),
+            applied: Progress::new(0),
             began: AtomicU64::new(0),
             moment: RwLock::new(()),
             failed: watch::Sender::new(None),
@@ -152,11 +154,7 @@ impl Cache {
 
     /// How far the cache is.
     pub fn applied(&self) -> u64 {
-        *self.applied.borrow()
-    }
-
-    pub fn subscribe_applied(&self) -> watch::Receiver<u64> {
-        self.applied.subscribe()
+        self.applied.get()
     }
 
     /// Waits until everything acknowledged before the call is in the cache.
@@ -171,13 +169,10 @@ impl Cache {
         if self.applied() >= revision {
             return Ok(());
         }
-        let mut applied = self.applied.subscribe();
         let mut failed = self.failed.subscribe();
         tokio::select! {
             biased;
-            done = applied.wait_for(|applied| *applied >= revision) => {
-                done.map(drop).map_err(|_| stopped("the cache was dropped"))
-            }
+            () = self.applied.reaches(revision) => Ok(()),
             why = failed.wait_for(Option::is_some) => {
                 let why = why.ok().and_then(|why| why.clone());
                 Err(stopped(why.as_deref().unwrap_or("the cache was dropped")))
@@ -218,7 +213,7 @@ impl Cache {
         let newest = self.store.revision().await?.0;
         let oldest = self.store.compacted().await?.0;
         let at = Revision(oldest.max(newest.saturating_sub(HISTORY_REVISIONS)));
-        self.applied.send_replace(at.0);
+        self.applied.set(at.0);
         self.began.store(at.0, Ordering::Release);
         if at.0 == 0 {
             return Ok(at);
@@ -298,7 +293,7 @@ impl Cache {
                 }
             }
         }
-        self.applied.send_replace(revision);
+        self.applied.set(revision);
     }
 
     /// Reads stored bytes as the cache would: for reads of an older revision too.

@@ -9,9 +9,8 @@ use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 use imbl::OrdMap;
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
-use super::object::CachedObject;
+use super::{object::CachedObject, progress::Progress};
 
 /// At most so many changes are kept for watchers that resume.
 const LOG_CHANGES: usize = 8192;
@@ -37,7 +36,7 @@ impl TableChange {
 pub struct Table {
     state: RwLock<State>,
     /// The revision of the newest change; wakes watchers.
-    changed: watch::Sender<u64>,
+    changed: Progress,
 }
 
 #[derive(Debug)]
@@ -67,7 +66,7 @@ impl Table {
                 log_bytes: 0,
                 complete_since,
             }),
-            changed: watch::Sender::new(complete_since),
+            changed: Progress::new(complete_since),
         }
     }
 
@@ -81,11 +80,12 @@ impl Table {
 
     /// The revision of the last change: differs whenever any object of the table does.
     pub fn changed(&self) -> u64 {
-        *self.changed.borrow()
+        self.changed.get()
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    /// Waits for a change later than the one whose revision was `seen`.
+    pub async fn changes(&self, seen: u64) {
+        self.changed.passes(seen).await;
     }
 
     /// About `most` changes with revisions greater than `after`: a revision is given whole.
@@ -117,7 +117,7 @@ impl Table {
         let before = state.objects.insert(object.place.clone(), object.clone());
         state.record(TableChange { revision, before, after: Some(object) });
         drop(state);
-        self.changed.send_replace(revision);
+        self.changed.set(revision);
     }
 
     pub(super) fn remove(&self, place: &str, revision: u64) {
@@ -125,7 +125,7 @@ impl Table {
         let Some(before) = state.objects.remove(place) else { return };
         state.record(TableChange { revision, before: Some(before), after: None });
         drop(state);
-        self.changed.send_replace(revision);
+        self.changed.set(revision);
     }
 
     /// Re-reads every object through `refine` without a change of revision: the schema changed,

@@ -79,7 +79,6 @@ impl ApiServer {
             None => LONGEST + Duration::from_millis(self.world.chance.below(LONGEST.as_millis() as u64)),
         };
         let table = self.cache.table(&call.served.resource);
-        let changed = table.subscribe();
         let (initial, position, initial_bookmark) = match start {
             Start::After(version) => (VecDeque::new(), version, false),
             Start::State { bookmark } => {
@@ -92,7 +91,7 @@ impl ApiServer {
         let follower = Follower {
             server: self.clone(),
             table,
-            changed,
+            seen: 0,
             stopping: self.stopping.subscribe(),
             served: call.served.clone(),
             namespace: call.request.namespace.clone(),
@@ -172,7 +171,8 @@ impl ApiServer {
 struct Follower {
     server: ApiServer,
     table: Arc<Table>,
-    changed: Receiver<u64>,
+    /// The revision of the newest change of the table that was looked at.
+    seen: u64,
     stopping: Receiver<bool>,
     served: Arc<Served>,
     namespace: String,
@@ -210,7 +210,7 @@ impl Follower {
             self.push_bookmark(&mut out, true);
         }
         loop {
-            self.changed.borrow_and_update();
+            self.seen = self.table.changed();
             match self.server.cache.changes_after(&self.table, self.position, BATCH) {
                 Ok((changes, through)) => {
                     for change in changes {
@@ -243,7 +243,7 @@ impl Follower {
         tokio::select! {
             biased;
             _ = self.stopping.wait_for(|stopping| *stopping) => false,
-            changed = self.changed.changed() => changed.is_ok(),
+            () = self.table.changes(self.seen) => true,
             () = tokio::time::sleep_until(wake) => Instant::now() < self.deadline,
         }
     }
