@@ -58,8 +58,11 @@ impl Kubectl {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        // Some of what it does waits forever for what may never come.
+        let mut command = Command::new("timeout");
         command
+            .arg(TOO_LONG.as_secs().to_string())
+            .arg(&self.program)
             .args(&self.more)
             .args(args)
             .env_clear()

@@ -10,7 +10,7 @@ mod patches;
 mod queries;
 mod readers;
 
-use std::sync::OnceLock;
+use std::{fmt, sync::OnceLock};
 
 use serde_json::{Value, json};
 use sheaf_tests::{
@@ -67,12 +67,19 @@ impl Untouched {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Request<'a> {
     method: &'a str,
     path: &'a str,
     media_type: &'a str,
     body: &'a [u8],
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body = String::from_utf8_lossy(&self.body[..self.body.len().min(200)]);
+        write!(f, "{} {} {} {body:?}", self.method, self.path, self.media_type)
+    }
 }
 
 impl Request<'_> {
