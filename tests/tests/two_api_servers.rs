@@ -33,7 +33,7 @@ fn ten_thousand_writes_through_one_are_read_through_the_other() {
                 write.post(MAPS, &json!({"metadata": {"name": format!("m{writer}")}})).object();
                 for round in 0..ROUNDS {
                     let patch = json!({"data": {"round": round.to_string()}}).to_string();
-                    let written = write.patch(&path, "merge-patch", &patch).object();
+                    let written = write.patch(&path, "merge", &patch).object();
                     let seen = read.get(&path).object();
                     assert_eq!(seen["data"]["round"], round.to_string());
                     assert_eq!(seen["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"]);
