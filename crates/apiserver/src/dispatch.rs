@@ -184,8 +184,11 @@ impl ApiServer {
         let mut response = match (kind.verbs, request.subresource.as_str()) {
             (Verbs::CreateOnly, "") if request.verb == Verb::Create => self.review(&call)?,
             (Verbs::CreateOnly, _) => return Err(ApiError::method_not_allowed()),
-            (Verbs::All, "") => self.answer_main(&call).await?,
-            (Verbs::All, _) => self.answer_subresource(&call).await?,
+            (Verbs::NoCollection, "") if request.verb == Verb::DeleteCollection => {
+                return Err(ApiError::method_not_allowed());
+            }
+            (Verbs::All | Verbs::NoCollection, "") => self.answer_main(&call).await?,
+            (Verbs::All | Verbs::NoCollection, _) => self.answer_subresource(&call).await?,
         };
         if let Some(warning) = &kind.deprecation {
             respond::warn(response.headers_mut(), std::slice::from_ref(warning));

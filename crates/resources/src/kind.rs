@@ -28,6 +28,8 @@ pub enum Scope {
 pub enum Verbs {
     /// Objects that are kept.
     All,
+    /// Objects that are kept, and deleted one at a time only.
+    NoCollection,
     /// Questions: posted, answered, never kept.
     CreateOnly,
 }
@@ -39,8 +41,14 @@ impl Verbs {
             Verbs::All => {
                 &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
             }
+            Verbs::NoCollection => &["create", "delete", "get", "list", "patch", "update", "watch"],
             Verbs::CreateOnly => &["create"],
         }
+    }
+
+    /// Whether there are objects to read and change.
+    pub fn are_kept(self) -> bool {
+        self != Verbs::CreateOnly
     }
 }
 

@@ -206,7 +206,8 @@ fn validate_finalizers(finalizers: &Value, path: &FieldPath) -> Vec<FieldError> 
 pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
     let mut errors = Vec::new();
-    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+    // A wrong creation time is not worth a refusal: it is put right.
+    for field in ["name", "namespace", "uid"] {
         let (was, is) = (&old["metadata"][field], &new["metadata"][field]);
         if !is_unset(is) && is != was {
             errors.push(FieldError::invalid(&path.child(field), is.clone(), "field is immutable"));
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     fn what_the_server_owns_cannot_be_written_over() {
         let old = json!({"metadata": {"name": "a", "uid": "1", "creationTimestamp": "2030-01-01T00:00:00Z", "generation": 3}});
-        let mut new = json!({"metadata": {"name": "a", "generation": 9, "deletionTimestamp": "2031-01-01T00:00:00Z", "labels": {}}});
+        let mut new = json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": "2031-01-01T00:00:00Z", "labels": {}}});
         assert!(validate_update(&new, &old).is_empty());
         keep_server_owned(&mut new, &old);
         assert_eq!(new, old);

@@ -105,9 +105,11 @@ impl<'a> Resource<'a> {
         };
         let mut whole = Path::new(in_path, flavour);
         whole.on("post", &self.create());
-        if self.kind.verbs == Verbs::All {
+        if self.kind.verbs.are_kept() {
             whole.on("get", &self.list(""));
-            whole.on("delete", &self.delete_collection());
+            if self.kind.verbs == Verbs::All {
+                whole.on("delete", &self.delete_collection());
+            }
             if self.kind.namespaced() {
                 let mut everywhere = Path::new(&[], flavour);
                 everywhere.on("get", &self.list("ForAllNamespaces"));

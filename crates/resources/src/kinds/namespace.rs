@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{age_column, name_column};
 use crate::{
     field_error::{FieldError, FieldPath},
-    kind::{Behaviour, Column, Kind, Subresource},
+    kind::{Behaviour, Column, Kind, Subresource, Verbs},
     names::NameRule,
 };
 
@@ -21,8 +21,9 @@ pub const SYSTEM: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub fn kind() -> Kind {
-    Kind::of_type::<Namespace>("namespaces")
-        .cluster_scoped()
+    // One careless request must not empty a cluster: there is no deleting all of them at once.
+    let kind = Kind { verbs: Verbs::NoCollection, ..Kind::of_type::<Namespace>("namespaces") };
+    kind.cluster_scoped()
         .short(&["ns"])
         .with_status()
         .with_subresource(Subresource { name: "finalize", body: None, verbs: &["update"] })
