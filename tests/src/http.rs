@@ -281,6 +281,7 @@ pub struct Watch {
 
 impl Watch {
     /// The next event; `None` when the server ended the watch or went away.
+    #[allow(clippy::should_implement_trait, reason = "an iterator would hide that it waits")]
     pub fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {

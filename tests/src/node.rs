@@ -142,6 +142,7 @@ impl Drop for Node {
     }
 }
 
+#[allow(clippy::zombie_processes, reason = "it ends after us")]
 /// Ends process `pid` and removes `directory` when the returned pipe closes, unless the directory has
 /// gone to a later process by then.
 fn undertaker(pid: u32, directory: &Path) -> ChildStdin {

@@ -55,7 +55,7 @@ impl ApiServer {
         let (mut parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let target = target(&parts.method, parts.uri.path(), &query);
-        let labels = labels(&parts, &target);
+        let labels = self.labels(&target);
         let answer = self.answer(&mut parts, body, &query, &target, peer);
         let long = matches!(&target, Target::Resource(request) if request.verb == Verb::Watch);
         let answer = match long {
@@ -326,14 +326,21 @@ fn root_paths(catalogue: &Catalogue) -> Vec<String> {
     paths
 }
 
-/// Labels of bounded variety: a path nobody serves must not become a time series.
-fn labels(parts: &Parts, target: &Target) -> RequestLabels {
-    let (verb, group, resource) = match target {
-        Target::Resource(request) => (request.verb.as_str(), request.group.clone(), request.resource.clone()),
-        Target::Path(_) => ("path", String::new(), String::new()),
-    };
-    let _ = parts;
-    RequestLabels { verb, group, resource, code: 0 }
+impl ApiServer {
+    /// Labels of bounded variety: a resource nobody serves must not become a time series.
+    fn labels(&self, target: &Target) -> RequestLabels {
+        let (verb, group, resource) = match target {
+            Target::Resource(request) => {
+                let catalogue = self.registry.catalogue();
+                match catalogue.find(&request.group, &request.version, &request.resource) {
+                    Some(_) => (request.verb.as_str(), request.group.clone(), request.resource.clone()),
+                    None => (request.verb.as_str(), String::new(), String::new()),
+                }
+            }
+            Target::Path(_) => ("path", String::new(), String::new()),
+        };
+        RequestLabels { verb, group, resource, code: 0 }
+    }
 }
 
 /// For callers that want the body as one piece of bytes.

@@ -101,7 +101,7 @@ fn slow_disk(report: &mut Report) {
 fn creates(report: &mut Report, store: &str, node: &Node, clients: usize, count: usize) {
     let process = Process::new(node.pid());
     let before = process.cpu();
-    let done = run_clients(node, clients, count, |connection, n| {
+    let done = run_clients(node, clients, count, move |connection, n| {
         let made = connection.post(MAPS, &object(&format!("c{clients}-{n}")));
         assert_eq!(made.code, 201, "{}", made.text());
     });

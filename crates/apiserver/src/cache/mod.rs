@@ -15,6 +15,7 @@
 //!
 //! The cache is derived; losing it loses nothing.
 
+mod newest;
 pub mod object;
 pub mod progress;
 pub mod table;
@@ -35,6 +36,7 @@ use sheaf_store::{Change, Changes, Range, Revision, Store, StoreError};
 use tokio::sync::watch;
 
 use self::{
+    newest::Newest,
     object::{CachedObject, Unreadable},
     progress::Progress,
     table::{Snapshot, Table, TableChange, TooOld},
@@ -90,6 +92,7 @@ pub struct Cache {
     tables: RwLock<BTreeMap<Resource, Arc<Table>>>,
     refiners: RwLock<BTreeMap<Resource, Refine>>,
     applied: Progress,
+    newest: Newest,
     /// Where filling began: every table's log is complete since then.
     began: AtomicU64,
     /// Held while one revision is applied, so that what is read at one moment is one revision.
@@ -107,6 +110,7 @@ impl Cache {
             tables: RwLock::default(),
             refiners: RwLock::default(),
             applied: Progress::new(0),
+            newest: Newest::default(),
             began: AtomicU64::new(0),
             moment: RwLock::new(()),
             failed: watch::Sender::new(None),
@@ -159,7 +163,7 @@ impl Cache {
 
     /// Waits until everything acknowledged before the call is in the cache.
     pub async fn wait_until_current(&self) -> Result<u64, StoreError> {
-        let newest = self.store.revision().await?.0;
+        let newest = self.newest.ask(&*self.store).await?;
         self.wait_for(newest).await?;
         Ok(newest)
     }

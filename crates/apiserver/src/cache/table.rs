@@ -15,7 +15,7 @@ use super::{object::CachedObject, progress::Progress};
 /// At most so many changes are kept for watchers that resume.
 const LOG_CHANGES: usize = 8192;
 /// And at most so many bytes of objects that only the log still holds.
-const LOG_BYTES: usize = 8 << 20;
+const LOG_BYTES: usize = 4 << 20;
 
 /// What happened to one object.
 #[derive(Clone, Debug)]
