@@ -72,7 +72,10 @@ mod tests {
                 })
             })
             .collect();
-        tokio::task::yield_now().await;
+        // The runtime turns to others after some sixty tasks, so once is not enough for all to wait.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
         progress.set(1);
         for waiter in waiters {
             waiter.await.unwrap();
