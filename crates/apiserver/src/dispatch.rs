@@ -329,7 +329,9 @@ fn root_paths(catalogue: &Catalogue) -> Vec<String> {
 /// Labels of bounded variety: a path nobody serves must not become a time series.
 fn labels(parts: &Parts, target: &Target) -> RequestLabels {
     let (verb, group, resource) = match target {
-        Target::Resource(request) => (request.verb.as_str(), request.group.clone(), request.resource.clone()),
+        Target::Resource(request) => {
+            (request.verb.in_metrics(), request.group.clone(), request.resource.clone())
+        }
         Target::Path(_) => ("path", String::new(), String::new()),
     };
     let _ = parts;

@@ -3,10 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use http::header;
-use sheaf_resources::{
-    kind::Verbs,
-    kinds::{self, custom_resource_definition},
-};
+use sheaf_resources::kinds::{self, custom_resource_definition};
 
 use super::*;
 
