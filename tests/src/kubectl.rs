@@ -57,12 +57,15 @@ impl Kubectl {
         path.to_str().unwrap().to_owned()
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        // Some of what it does waits forever for what may never come.
+    /// Some of what it does waits forever for what may never come.
+    fn bounded(&self, args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
+        command.arg(TOO_LONG.as_secs().to_string()).arg(&self.program);
+        self.complete(command, args)
+    }
+
+    fn complete(&self, mut command: Command, args: &[&str]) -> Command {
         command
-            .arg(TOO_LONG.as_secs().to_string())
-            .arg(&self.program)
             .args(&self.more)
             .args(args)
             .env_clear()
@@ -74,12 +77,12 @@ impl Kubectl {
 
     /// Runs to the end, whatever that is.
     pub fn run(&self, args: &[&str]) -> Ended {
-        Ended::new(args, &self.command(args).stdin(Stdio::null()).output().unwrap())
+        Ended::new(args, &self.bounded(args).stdin(Stdio::null()).output().unwrap())
     }
 
     /// Runs with `input` on standard input.
     pub fn run_with_input(&self, args: &[&str], input: &str) -> Ended {
-        let mut command = self.command(args);
+        let mut command = self.bounded(args);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -112,7 +115,7 @@ impl Kubectl {
     /// Starts it and answers its lines as they come.
     pub fn follow(&self, args: &[&str]) -> Following {
         let mut child = self
-            .command(args)
+            .complete(Command::new(&self.program), args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

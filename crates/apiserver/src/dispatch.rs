@@ -333,8 +333,8 @@ impl ApiServer {
             Target::Resource(request) => {
                 let catalogue = self.registry.catalogue();
                 match catalogue.find(&request.group, &request.version, &request.resource) {
-                    Some(_) => (request.verb.as_str(), request.group.clone(), request.resource.clone()),
-                    None => (request.verb.as_str(), String::new(), String::new()),
+                    Some(_) => (request.verb.in_metrics(), request.group.clone(), request.resource.clone()),
+                    None => (request.verb.in_metrics(), String::new(), String::new()),
                 }
             }
             Target::Path(_) => ("path", String::new(), String::new()),

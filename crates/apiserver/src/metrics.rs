@@ -113,7 +113,7 @@ impl Metrics {
     }
 
     pub fn request_ended(&self, labels: RequestLabels, took: Duration) {
-        if labels.verb != "watch" {
+        if labels.verb != "WATCH" {
             self.durations.get_or_create(&VerbLabels { verb: labels.verb }).observe(took.as_secs_f64());
         }
         self.requests.get_or_create(&labels).inc();

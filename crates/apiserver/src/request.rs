@@ -32,6 +32,20 @@ impl Verb {
             Verb::DeleteCollection => "deletecollection",
         }
     }
+
+    /// As metrics count it: dashboards for the original ask for these words.
+    pub fn in_metrics(self) -> &'static str {
+        match self {
+            Verb::Get => "GET",
+            Verb::List => "LIST",
+            Verb::Watch => "WATCH",
+            Verb::Create => "POST",
+            Verb::Update => "PUT",
+            Verb::Patch => "PATCH",
+            Verb::Delete => "DELETE",
+            Verb::DeleteCollection => "DELETECOLLECTION",
+        }
+    }
 }
 
 /// A request for objects: `/api/v1/...` or `/apis/group/version/...`.

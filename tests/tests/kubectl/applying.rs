@@ -38,15 +38,13 @@ data: {host: b, port: '80'}
 #[ignore = "needs kubectl: make test builds it"]
 fn lists_that_merge_by_key_merge_by_key() {
     let kubectl = kubectl_in("applying-lists");
-    let account = |pull: &str| {
-        format!(
-            "{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: puller}}, imagePullSecrets: [{pull}]}}"
-        )
+    let account = |secrets: &str| {
+        format!("{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: keeper}}, secrets: [{secrets}]}}")
     };
     kubectl.apply(&account("{name: one}, {name: two}"));
-    kubectl.says(&["patch", "sa", "puller", "-p", r#"{"imagePullSecrets":[{"name":"another's"}]}"#]);
+    kubectl.says(&["patch", "sa", "keeper", "-p", r#"{"secrets":[{"name":"another's"}]}"#]);
     kubectl.apply(&account("{name: two}, {name: three}"));
-    let mut names = kubectl.says(&["get", "sa", "puller", "-o", "jsonpath={.imagePullSecrets[*].name}"]);
+    let mut names = kubectl.says(&["get", "sa", "keeper", "-o", "jsonpath={.secrets[*].name}"]);
     let mut sorted: Vec<_> = std::mem::take(&mut names).split(' ').map(str::to_owned).collect();
     sorted.sort();
     assert_eq!(sorted, ["another's", "three", "two"]);

@@ -48,7 +48,9 @@ pub fn accept(
     let mut unknown: Vec<String> = object_meta::prune(&mut object);
     unknown.extend(schema::prune(&mut object, &schema, true));
     unknown.extend((kind.behaviour.prune)(&mut object));
-    let warnings = judge(validation, repeated, unknown)?;
+    // As they come in a document whose keys are in order, which is how clients write them.
+    unknown.sort_by(|one, other| top(one).cmp(top(other)));
+    let warnings = judge(validation, repeated, unknown).map_err(|why| decode_error(served, &why))?;
     schema::apply_defaults(&mut object, &schema);
     if let Some(conversion) = &kind.conversion {
         (conversion.into_stored)(&mut object);
@@ -102,7 +104,7 @@ fn judge(
     validation: FieldValidation,
     repeated: Vec<String>,
     unknown: Vec<String>,
-) -> Result<Vec<String>, ApiError> {
+) -> Result<Vec<String>, String> {
     let mut findings: Vec<String> =
         repeated.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
     findings.extend(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
@@ -110,8 +112,11 @@ fn judge(
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(findings),
         FieldValidation::Strict if findings.is_empty() => Ok(findings),
-        FieldValidation::Strict => {
-            Err(ApiError::bad_request(format!("strict decoding error: {}", findings.join(", "))))
-        }
+        FieldValidation::Strict => Err(format!("strict decoding error: {}", findings.join(", "))),
     }
+}
+
+/// The first field of a path.
+fn top(path: &str) -> &str {
+    path.split(['.', '[']).next().unwrap_or_default()
 }

@@ -194,17 +194,19 @@ fn check_preconditions(
     old: &Value,
     options: &DeleteOptions,
 ) -> Result<(), ApiError> {
-    let differs = |wanted: &Option<String>, field: &str, label: &str| {
+    let differs = |wanted: &Option<String>, field: &str, label: &str, meaning: &str| {
         let actual = old["metadata"][field].as_str().unwrap_or_default();
         wanted.as_deref().filter(|wanted| *wanted != actual).map(|wanted| {
             let why = format!(
-                "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}"
+                "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). {meaning}"
             );
             ApiError::conflict(call.named(), name, why)
         })
     };
-    let failed = differs(&options.uid, "uid", "UID")
-        .or_else(|| differs(&options.resource_version, "resourceVersion", "ResourceVersion"));
+    let recreated = "The object might have been deleted and then recreated";
+    let modified = "The object might have been modified";
+    let failed = differs(&options.uid, "uid", "UID", recreated)
+        .or_else(|| differs(&options.resource_version, "resourceVersion", "ResourceVersion", modified));
     failed.map_or(Ok(()), Err)
 }
 

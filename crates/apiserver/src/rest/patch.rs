@@ -1,7 +1,10 @@
 //! Changing an object by saying only what changes.
 
 use serde_json::Value;
-use sheaf_resources::patch::{self, PatchError};
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    patch::{self, PatchError},
+};
 
 use super::{
     Call, decode,
@@ -50,7 +53,8 @@ impl ApiServer {
             }
             let version = patched["metadata"]["resourceVersion"].clone();
             let mut decoded =
-                decode::accept(call.served, patched, repeated.clone(), options.field_validation)?;
+                decode::accept(call.served, patched, repeated.clone(), options.field_validation)
+                    .map_err(|why| unfit(apply(call, &patch, &seen), &why))?;
             decoded.object["metadata"]["resourceVersion"] = version;
             self.settle_namespace(call, &mut decoded.object)?;
             *warnings.lock() = decoded.warnings;
@@ -60,6 +64,13 @@ impl ApiServer {
         let warnings = warnings.into_inner();
         self.written_response(call, &written, success::OK, &warnings)
     }
+}
+
+/// A patch that leads to no object of the kind. The original blames the patch, not the request.
+fn unfit(patched: Result<Value, ApiError>, why: &ApiError) -> ApiError {
+    let patched = patched.unwrap_or_default().to_string();
+    let error = FieldError::invalid(&FieldPath::new("patch"), patched, why.message());
+    ApiError::invalid("", "", "", &[error])
 }
 
 fn shown_value(call: &Call<'_>, stored: &Value) -> Result<Value, ApiError> {
