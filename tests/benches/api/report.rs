@@ -1,5 +1,7 @@
 //! The table: on the terminal, and in `bench/results/`.
 
+#![allow(clippy::print_stdout, reason = "the table is for the terminal")]
+
 use std::{fs, path::Path, time::Duration};
 
 pub struct Report {
