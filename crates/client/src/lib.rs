@@ -21,6 +21,20 @@ pub fn in_process(server: &ApiServer, identity: User) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
+/// The same client in the name of another user, who must be one that the client's own may impersonate. What that user
+/// may not do is refused, whatever the client's own may.
+pub fn impersonating(client: &kube::Client, user: &str) -> Result<kube::Client, http::Error> {
+    let user = http::HeaderValue::try_from(user)?;
+    let namespace = client.default_namespace().to_owned();
+    let client = client.clone();
+    let service = tower::service_fn(move |mut request: http::Request<Body>| {
+        request.headers_mut().insert("impersonate-user", user.clone());
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    Ok(kube::Client::new(service, namespace))
+}
+
 /// A client of the cluster a kubeconfig names.
 pub async fn from_kubeconfig(text: &str) -> Result<kube::Client, kube::Error> {
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(|why| kube::Error::Service(why.into()))?;

@@ -21,6 +21,7 @@ pub mod service_account_token;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use kube::Client;
+use sheaf_resources::rbac;
 use sheaf_world::World;
 use tokio::task::JoinSet;
 
@@ -80,6 +81,9 @@ pub struct Controllers {
 }
 
 /// Makes the controllers; nothing happens until they [run](Controllers::run).
+///
+/// `client` is used for one thing only: to act as each controller's own user, whose role
+/// (`resources::rbac`) says what it may do. So it must be allowed to impersonate them.
 pub fn build(client: Client, world: World, settings: Settings) -> Controllers {
     Controllers { context: Context { client, world, settings: Arc::new(settings) } }
 }
@@ -91,7 +95,7 @@ impl Controllers {
         let mut running = JoinSet::new();
         let mut names = std::collections::BTreeMap::new();
         for (name, start) in ALL {
-            names.insert(running.spawn(start(self.context.clone())).id(), (*name, *start));
+            names.insert(running.spawn(start(self.context_of(name))).id(), (*name, *start));
         }
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -105,7 +109,7 @@ impl Controllers {
                     };
                     let Some((name, start)) = names.remove(&id) else { continue };
                     tracing::error!(controller = name, why = ?why, "a controller ended, which none should; starting it again");
-                    let context = self.context.clone();
+                    let context = self.context_of(name);
                     let again = async move {
                         tokio::time::sleep(RESTART_AFTER).await;
                         start(context).await;
@@ -115,5 +119,13 @@ impl Controllers {
             }
         }
         running.shutdown().await;
+    }
+
+    /// The context with a client that is the controller's own.
+    fn context_of(&self, name: &str) -> Context {
+        let user = rbac::controller_user(name);
+        let client = sheaf_client::impersonating(&self.context.client, &user)
+            .expect("the name of a controller can stand in a header");
+        Context { client, ..self.context.clone() }
     }
 }

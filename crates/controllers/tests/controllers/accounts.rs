@@ -131,3 +131,21 @@ fn the_token_in_a_secret_lets_its_account_in() {
         assert_eq!(answer["status"]["user"]["username"], "system:serviceaccount:default:robot", "{answer}");
     });
 }
+
+#[test]
+fn every_controller_acts_as_itself_and_may_do_its_own_work_only() {
+    on_a_cluster(async |cluster, _| {
+        let may = async |controller: &str, method: Method, path: &str| {
+            let client =
+                sheaf_client::impersonating(&cluster.client(), &format!("system:controller:{controller}"));
+            Kubectl(client.unwrap()).try_it(method, path, None).await.0 != 403
+        };
+        assert!(may("event", Method::GET, "/api/v1/events").await);
+        assert!(!may("event", Method::GET, SECRETS).await);
+        assert!(may("service-account-token", Method::GET, SECRETS).await);
+        assert!(!may("service-account-token", Method::POST, SECRETS).await);
+        assert!(!may("namespace", Method::POST, SECRETS).await);
+        assert!(!may("garbage-collection", Method::POST, SECRETS).await);
+        assert!(!may("nobody", Method::GET, "/api/v1/events").await);
+    });
+}

@@ -1,7 +1,7 @@
 //! Every controller against a real API server in virtual time: it arrives, it rests, and however it is interrupted it
 //! still arrives.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod accounts;
 mod cluster_role;

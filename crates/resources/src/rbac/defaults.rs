@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::GROUP;
+use super::{GROUP, controllers};
 
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
@@ -20,7 +20,7 @@ const EVENTS: &str = "events.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 pub fn cluster_roles() -> Vec<Value> {
-    vec![
+    let mut roles = vec![
         role("cluster-admin", vec![on(&["*"], "*", &["*"]), paths(&["*"], &["*"])]),
         // To talk to the API at all: which groups, which versions, which schemas.
         role(
@@ -89,11 +89,13 @@ pub fn cluster_roles() -> Vec<Value> {
         aggregated("admin", aggregate_to_admin()),
         aggregated("edit", aggregate_to_edit()),
         aggregated("view", aggregate_to_view()),
-    ]
+    ];
+    roles.extend(controllers::cluster_roles());
+    roles
 }
 
 pub fn cluster_role_bindings() -> Vec<Value> {
-    vec![
+    let mut bindings = vec![
         binding("cluster-admin", &["system:masters"]),
         binding("system:discovery", &["system:authenticated"]),
         binding("system:basic-user", &["system:authenticated"]),
@@ -103,7 +105,9 @@ pub fn cluster_role_bindings() -> Vec<Value> {
         // Bound to nobody: a node's rights end at its own objects, which a role cannot say,
         // so they are granted elsewhere. The binding is here for whoever looks for it.
         binding("system:node", &[]),
-    ]
+    ];
+    bindings.extend(controllers::cluster_role_bindings());
+    bindings
 }
 
 /// More than a namespace's editor: who may grant rights in it.
@@ -167,7 +171,7 @@ fn node() -> Value {
     )
 }
 
-fn on(verbs: &[&str], group: &str, resources: &[&str]) -> Value {
+pub(super) fn on(verbs: &[&str], group: &str, resources: &[&str]) -> Value {
     json!({"verbs": verbs, "apiGroups": [group], "resources": resources})
 }
 
@@ -175,7 +179,7 @@ fn paths(verbs: &[&str], urls: &[&str]) -> Value {
     json!({"verbs": verbs, "nonResourceURLs": urls})
 }
 
-fn role(name: &str, rules: Vec<Value>) -> Value {
+pub(super) fn role(name: &str, rules: Vec<Value>) -> Value {
     let mut role = object("ClusterRole", name);
     role["rules"] = Value::Array(rules);
     role
@@ -211,6 +215,13 @@ fn binding(name: &str, groups: &[&str]) -> Value {
         let subject = |group: &&str| json!({"kind": "Group", "apiGroup": GROUP, "name": group});
         binding["subjects"] = groups.iter().map(subject).collect();
     }
+    binding
+}
+
+/// Binds the role of the same name to the user of the same name.
+pub(super) fn binding_of_user(name: &str) -> Value {
+    let mut binding = binding(name, &[]);
+    binding["subjects"] = json!([{"kind": "User", "apiGroup": GROUP, "name": name}]);
     binding
 }
 

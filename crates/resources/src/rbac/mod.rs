@@ -7,6 +7,7 @@
 //! Deliberately absent: members of `system:masters` are let through before anybody asks
 //! here, and a node's own objects are judged elsewhere.
 
+mod controllers;
 mod defaults;
 mod escalation;
 mod evaluate;
@@ -14,6 +15,7 @@ mod policy;
 mod reconcile;
 mod validation;
 
+pub use controllers::controller_user;
 pub use defaults::{cluster_role_bindings, cluster_roles};
 pub use escalation::{
     Uncovered, breakdown, compact, confirm_no_escalation, covers, full_authority, rules_review,

@@ -1,0 +1,82 @@
+//! What each controller may do: no more than its work takes.
+//!
+//! A controller acts as a user of its own, bound to the role of the same name. Three of them touch objects of every
+//! kind, since that is their work; none may create what it does not have to.
+
+use serde_json::Value;
+
+use super::defaults::{binding_of_user, on, role};
+
+const CORE: &str = "";
+const EVERY: &str = "*";
+const DEFINITIONS: &str = "apiextensions.k8s.io";
+
+/// The user, and the role, of the controller called `name`.
+pub fn controller_user(name: &str) -> String {
+    format!("system:controller:{name}")
+}
+
+pub(super) fn cluster_roles() -> Vec<Value> {
+    all().into_iter().map(|(name, rules)| role(&controller_user(name), rules)).collect()
+}
+
+pub(super) fn cluster_role_bindings() -> Vec<Value> {
+    all().into_iter().map(|(name, _)| binding_of_user(&controller_user(name))).collect()
+}
+
+fn all() -> Vec<(&'static str, Vec<Value>)> {
+    let follow = &["get", "list", "watch"];
+    vec![
+        (
+            "cluster-role",
+            // It writes rules that it does not hold: whoever wrote the aggregation rule had to hold everything.
+            vec![on(&["escalate", "get", "list", "patch", "watch"], super::GROUP, &["clusterroles"])],
+        ),
+        (
+            "custom-resource-definition",
+            vec![
+                on(&["get", "list", "patch", "update", "watch"], DEFINITIONS, &["customresourcedefinitions"]),
+                on(&["update"], DEFINITIONS, &["customresourcedefinitions/status"]),
+                on(&["delete", "deletecollection", "list"], EVERY, &["*"]),
+            ],
+        ),
+        ("event", vec![on(&["delete", "get", "list"], CORE, &["events"])]),
+        (
+            "garbage-collection",
+            vec![
+                on(&["delete", "get", "list", "patch", "watch"], EVERY, &["*"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "namespace",
+            vec![
+                on(follow, CORE, &["namespaces"]),
+                on(&["patch"], CORE, &["namespaces/status"]),
+                on(&["update"], CORE, &["namespaces/finalize"]),
+                on(&["delete", "deletecollection", "list"], EVERY, &["*"]),
+            ],
+        ),
+        (
+            "root-ca",
+            vec![
+                on(follow, CORE, &["namespaces"]),
+                on(&["create", "get", "list", "patch", "watch"], CORE, &["configmaps"]),
+            ],
+        ),
+        (
+            "service-account",
+            vec![
+                on(follow, CORE, &["namespaces"]),
+                on(&["create", "get", "list", "watch"], CORE, &["serviceaccounts"]),
+            ],
+        ),
+        (
+            "service-account-token",
+            vec![
+                on(follow, CORE, &["serviceaccounts"]),
+                on(&["delete", "get", "list", "patch", "watch"], CORE, &["secrets"]),
+            ],
+        ),
+    ]
+}
