@@ -34,7 +34,7 @@ fn a_patch_that_does_not_apply_changes_nothing_of_what_it_says() {
         r#"[{"op":"add","path":"/data/b","value":"2"},{"op":"test","path":"/data/a","value":"other"}]"#,
         r#"[{"op":"remove","path":"/data/absent"}]"#,
         r#"[{"op":"add","path":"/no/such/parent","value":"1"}]"#,
-        r#"[{"op":"copy","from":"/data/absent","path":"/data/b"}]"#,
+        r#"[{"op":"move","from":"/data/absent","path":"/data/b"}]"#,
         r#"[{"op":"explode","path":"/data/a"}]"#,
     ] {
         there.refuses(patch(&one, JSON, body), 422, "Invalid", REJECTED);

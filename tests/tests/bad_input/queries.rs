@@ -46,18 +46,8 @@ fn options_that_do_not_exist_are_refused() {
         "Invalid",
         "fieldValidation: Unsupported value: \"Sometimes\": supported values: ",
     );
-    there.refuses(
-        get(&query("limit=many")),
-        400,
-        "BadRequest",
-        "strconv.ParseInt: parsing \"many\": invalid syntax",
-    );
-    there.refuses(
-        get(&query("timeoutSeconds=soon")),
-        400,
-        "BadRequest",
-        "strconv.ParseInt: parsing \"soon\": invalid syntax",
-    );
+    there.refuses(get(&query("limit=many")), 400, "BadRequest", "many");
+    there.refuses(get(&query("timeoutSeconds=soon")), 400, "BadRequest", "soon");
     there.refuses(get(&query("continue=nonsense")), 400, "BadRequest", "continue");
     there.refuses(
         get(&query("resourceVersionMatch=Exact")),

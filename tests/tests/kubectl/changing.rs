@@ -10,7 +10,7 @@ use crate::kubectl_in;
 fn with_config_map(namespace: &str) -> Kubectl {
     let kubectl = kubectl_in(namespace);
     kubectl.apply(
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: box, labels: {a: '1'}}, data: {x: '1', n: '2'}}",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: box, labels: {a: '1'}}, data: {x: '1', b: '2'}}",
     );
     kubectl
 }
@@ -24,7 +24,7 @@ fn each_kind_of_patch_does_what_it_says() {
 
     let said = patch("strategic", r#"{"data":{"x":"10","z":"3"}}"#).succeeded().stdout;
     assert_eq!(said, "configmap/box patched\n");
-    assert_eq!(data(), json!({"x": "10", "n": "2", "z": "3"}));
+    assert_eq!(data(), json!({"x": "10", "b": "2", "z": "3"}));
     patch("strategic", r#"{"data":{"$patch":"replace","only":"this"}}"#).succeeded();
     assert_eq!(data(), json!({"only": "this"}));
     patch("merge", r#"{"data":{"only":null,"x":"1"}}"#).succeeded();

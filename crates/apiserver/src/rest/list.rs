@@ -14,7 +14,7 @@ use super::{
     Call,
     continuation::Continuation,
     get::shown,
-    options::{Freshness, limit, list_freshness},
+    options::{Freshness, limit, list_freshness, timeout_seconds},
     selection::Selection,
     table,
 };
@@ -84,6 +84,8 @@ impl ApiServer {
     /// The objects a list, or a delete of a collection, is about.
     pub(crate) async fn list_page(&self, call: &Call<'_>, selection: &Selection) -> Result<Listed, ApiError> {
         let limit = limit(call.query)?;
+        // A list takes no time worth bounding, but what is no number is refused, as in the original.
+        timeout_seconds(call.query)?;
         let namespace = &call.request.namespace;
         let freshness = list_freshness(call.query)?;
         if let Some(token) = call.query.get("continue") {

@@ -110,6 +110,11 @@ pub fn list_freshness(query: &Query) -> Result<Freshness, ApiError> {
             }
         }
     }
+    if query.get("sendInitialEvents").is_some() {
+        let path = FieldPath::new("sendInitialEvents");
+        let error = FieldError::forbidden(&path, "sendInitialEvents is forbidden for list");
+        return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+    }
     match (version, matching) {
         (None, _) => Ok(Freshness::Latest),
         (Some("0"), _) => Ok(Freshness::Any),
