@@ -48,22 +48,22 @@ fn too_long(sources: &[Source]) -> Vec<Violation> {
 
 #[test]
 fn every_module_begins_by_saying_what_it_is() {
-    must_hold("every module begins by saying what it is", without_a_doc(&sources()));
+    must_hold("every module begins by saying what it is", without_a_doc(sources()));
 }
 
 #[test]
 fn every_file_is_named_for_what_is_in_it() {
-    must_hold("every file is named for what is in it", without_a_noun(&sources()));
+    must_hold("every file is named for what is in it", without_a_noun(sources()));
 }
 
 #[test]
 fn no_file_outgrows_one_noun() {
-    must_hold("no file outgrows one noun", too_long(&sources()));
+    must_hold("no file outgrows one noun", too_long(sources()));
 }
 
 #[test]
 fn the_sources_are_found() {
-    let paths: Vec<_> = sources().into_iter().map(|source| source.path).collect();
+    let paths: Vec<_> = sources().iter().map(|source| source.path.clone()).collect();
     for path in ["bin/sheaf/src/main.rs", "crates/world/src/clock.rs", "tests/tests/tidy/layout.rs"] {
         assert!(paths.iter().any(|found| found == path), "{path} is not among {paths:?}");
     }

@@ -1,6 +1,6 @@
 //! One source file, read as tokens: comments and strings never count, macros always do.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
@@ -131,7 +131,13 @@ impl Source {
 }
 
 /// All of the repository's Rust. Files that are compiled for tests only have no `code`.
-pub fn sources() -> Vec<Source> {
+pub fn sources() -> &'static [Source] {
+    // Read once for all rules: it is by far the longest part of checking any of them.
+    static ALL: LazyLock<Vec<Source>> = LazyLock::new(read_all);
+    &ALL
+}
+
+fn read_all() -> Vec<Source> {
     let mut found = Vec::new();
     for directory in ["bin", "crates", "tests"] {
         read_below(directory, &mut found);

@@ -145,27 +145,27 @@ fn stray_status_codes(sources: &[Source]) -> Vec<Violation> {
 
 #[test]
 fn pure_crates_do_no_io_and_read_no_clock() {
-    must_hold("pure crates do no I/O and read no clock", impurities(&sources()));
+    must_hold("pure crates do no I/O and read no clock", impurities(sources()));
 }
 
 #[test]
 fn only_world_reads_the_clock_or_draws_a_number() {
-    must_hold("only world reads the clock or draws a number", clocks_and_chances(&sources()));
+    must_hold("only world reads the clock or draws a number", clocks_and_chances(sources()));
 }
 
 #[test]
 fn only_the_binary_chooses_the_real_world() {
-    must_hold("only the binary chooses the real world", real_worlds(&sources()));
+    must_hold("only the binary chooses the real world", real_worlds(sources()));
 }
 
 #[test]
 fn every_select_is_biased_so_that_a_seed_replays() {
-    must_hold("every select is biased", unbiased_selects(&sources()));
+    must_hold("every select is biased", unbiased_selects(sources()));
 }
 
 #[test]
 fn http_status_codes_appear_in_one_file() {
-    must_hold("HTTP status codes appear in one file", stray_status_codes(&sources()));
+    must_hold("HTTP status codes appear in one file", stray_status_codes(sources()));
 }
 
 mod planted {
