@@ -69,7 +69,7 @@ impl Source {
         let mut found = Vec::new();
         let mut rest = &self.code[..];
         while let Some(token) = rest.first() {
-            if token.text == "use" {
+            if token.text == "use" && rest.get(1).is_none_or(|next| next.text != "<") {
                 rest = use_tree(&rest[1..], "", &mut found);
             } else if is_word(token) {
                 let (path, after) = plain_path(rest);
