@@ -19,8 +19,7 @@ use crate::StoreError;
 pub(super) async fn read(connection: &Connection) -> Result<(Compaction, u64, u64), StoreError> {
     let answer = connection.read(vec![TxnOp::get(COMPACTED, None)]).await?;
     let Some(found) = answer.gets.into_iter().flatten().next() else {
-        // An empty etcd stands at 1: there was never anything before to read or to watch from.
-        return Ok((Compaction { to: 1, ..Compaction::default() }, answer.revision, 0));
+        return Ok((Compaction::default(), answer.revision, 0));
     };
     let parsed = serde_json::from_slice(&found.value);
     let compaction =

@@ -231,7 +231,8 @@ impl Store for Etcd {
     async fn watch(&self, prefix: Bytes, after: Revision) -> Result<Watch, StoreError> {
         let (compaction, _, _) = compaction::read(&self.connection).await?;
         let after = inside(&self.connection, after, compaction.to)?;
-        Ok(watch::stream(Arc::clone(&self.connection), prefix, after))
+        // An empty etcd stands at 1: nothing ever happened there, so a watch from before it misses nothing.
+        Ok(watch::stream(Arc::clone(&self.connection), prefix, after.max(EMPTY)))
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
@@ -283,6 +284,9 @@ impl Etcd {
         });
     }
 }
+
+/// The raw revision of an etcd to which nothing was ever written.
+const EMPTY: u64 = 1;
 
 /// The raw revision of one that a caller named, if it is still kept.
 fn inside(connection: &Connection, revision: Revision, compacted: u64) -> Result<u64, StoreError> {

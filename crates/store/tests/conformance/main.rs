@@ -56,6 +56,7 @@ promises! {
     watching::a_watch_from_the_future_delivers_nothing_before_it,
     watching::a_watch_from_the_past_replays_history,
     watching::a_watch_of_everything_reaches_every_revision,
+    watching::a_watch_from_the_oldest_revision_reaches_the_newest,
     forgetting::reads_and_watches_before_compaction_say_so_with_the_oldest,
     forgetting::what_stood_at_the_compacted_revision_stays_readable,
     forgetting::changes_after_the_compacted_revision_stay_watchable,

@@ -191,3 +191,11 @@ pub async fn a_watch_of_everything_reaches_every_revision(on: Subject) {
         assert_eq!(next(&mut watch).await.unwrap().revision, Revision(revision));
     }
 }
+
+/// How a reader that wants all there is begins, also on a store that is new.
+pub async fn a_watch_from_the_oldest_revision_reaches_the_newest(on: Subject) {
+    let oldest = on.store.compacted().await.unwrap();
+    let mut watch = on.store.watch(bytes(""), oldest).await.unwrap();
+    let newest = write(&on.other, "a", "1").await;
+    while next(&mut watch).await.unwrap().revision < newest {}
+}
