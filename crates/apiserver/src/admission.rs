@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use sheaf_resources::kinds::namespace;
+use sheaf_store::{Expect, Revision};
 
 use crate::{
     ApiServer,
@@ -42,6 +43,24 @@ impl ApiServer {
         }
     }
 
+    /// That the namespace of a request still is as the cache has it, and open: for the transaction that writes
+    /// into it.
+    pub(crate) fn namespace_as_seen(&self, call: &Call<'_>) -> Option<Expect> {
+        if call.request.namespace.is_empty() {
+            return None;
+        }
+        let namespaces = Resource::new("", "namespaces");
+        let place = place("", &call.request.namespace);
+        let key = namespaces.store_key(&place);
+        Some(match self.cache.get(&namespaces, &place) {
+            Some(seen) if !is_terminating(&seen.to_value()) => {
+                Expect::ModifiedAt { key, revision: Revision(seen.revision) }
+            }
+            // It went, or began to, after it was looked at: the write fails, and the next look says why.
+            _ => Expect::ModifiedAt { key, revision: Revision(u64::MAX) },
+        })
+    }
+
     /// Objects live in namespaces that exist and are not on their way out.
     async fn admit_into_namespace(&self, call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
         let namespace = &call.request.namespace;
@@ -59,7 +78,7 @@ impl ApiServer {
         let Some(found) = found else {
             return Err(ApiError::not_found(Named { group: "", resource: "namespaces" }, namespace));
         };
-        if found.to_value()["status"]["phase"] == "Terminating" {
+        if is_terminating(&found.to_value()) {
             let name = new["metadata"]["name"].as_str().unwrap_or_default();
             return Err(ApiError::namespace_terminating(call.named(), name, namespace));
         }
@@ -98,6 +117,10 @@ impl ApiServer {
         };
         node::admit(call.user, &written).map_err(refused)
     }
+}
+
+fn is_terminating(namespace: &Value) -> bool {
+    namespace["status"]["phase"] == "Terminating"
 }
 
 fn admit_namespace_deletion(call: &Call<'_>, old: &Value) -> Result<(), ApiError> {

@@ -176,8 +176,10 @@ impl ApiServer {
         }
         let call = Call { served, request, query, headers: &parts.headers, body, user };
         // A namespaced resource is addressed in a namespace, except to read all of them at once.
-        let across = request.name.is_empty()
-            && matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        let across = request.name.is_empty() && matches!(request.verb, Verb::List | Verb::Watch);
+        if kind.namespaced() && request.namespace.is_empty() && request.name.is_empty() && !across {
+            return Err(ApiError::method_not_allowed());
+        }
         if kind.namespaced() == request.namespace.is_empty() && !(kind.namespaced() && across) {
             return Ok(no_such_page());
         }

@@ -4,7 +4,11 @@ use serde_json::{Value, json};
 use sheaf_resources::{names, object_meta};
 use sheaf_store::StoreError;
 
-use super::{Call, decode, options::WriteOptions, write::Written};
+use super::{
+    Call, decode,
+    options::{Freshness, WriteOptions},
+    write::Written,
+};
 use crate::{
     ApiServer,
     admission::Operation,
@@ -45,7 +49,9 @@ impl ApiServer {
         let draws = if generated && !prefix.is_empty() { NAME_DRAWS } else { 1 };
         self.complete_new(call, &mut object);
         let mut name = String::new();
-        for _ in 0..draws {
+        let mut drawn = 0;
+        while drawn < draws {
+            drawn += 1;
             if draws > 1 {
                 object["metadata"]["name"] =
                     names::generated_name(&prefix, &self.world.chance.name_suffix()).into();
@@ -62,8 +68,16 @@ impl ApiServer {
                 }
                 continue;
             }
-            match self.put(call.served, &place, &object, None).await {
+            // The namespace must still be as it was when it was looked at: it may be on its way out by now, and
+            // nothing may appear in it after it was found empty.
+            let namespace = self.namespace_as_seen(call);
+            let guard = namespace.as_ref().map(|guard| guard.key().clone());
+            match self.put_if(call.served, &place, &object, None, namespace).await {
                 Ok(stored) => return Ok(Written::Stored(stored)),
+                Err(StoreError::Conflict { key, .. }) if Some(&key) == guard.as_ref() => {
+                    self.reach(Freshness::Latest).await?;
+                    drawn -= 1;
+                }
                 Err(StoreError::Conflict { .. }) => {}
                 Err(why) => return Err(ApiError::from_store(&why, call.named(), &name)),
             }

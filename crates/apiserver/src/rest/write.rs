@@ -49,6 +49,18 @@ impl ApiServer {
         object: &Value,
         expected: Option<u64>,
     ) -> Result<Arc<CachedObject>, StoreError> {
+        self.put_if(served, place, object, expected, None).await
+    }
+
+    /// The same, if `also` holds.
+    pub(crate) async fn put_if(
+        &self,
+        served: &Served,
+        place: &str,
+        object: &Value,
+        expected: Option<u64>,
+        also: Option<Expect>,
+    ) -> Result<Arc<CachedObject>, StoreError> {
         let key = served.resource.store_key(place);
         let text = object::encode(object);
         if text.len() > MAX_BODY {
@@ -59,7 +71,7 @@ impl ApiServer {
             false => text.clone().into(),
         };
         let transaction = Transaction {
-            expect: vec![expectation(&key, expected)],
+            expect: [expectation(&key, expected)].into_iter().chain(also).collect(),
             writes: vec![Write::Put { key: key.clone(), value }],
         };
         let revision = self.store.commit(transaction).await?;

@@ -30,3 +30,48 @@ async fn a_namespace_made_through_one_takes_objects_through_the_other() {
             .ok();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_lands_in_a_namespace_that_the_other_server_is_ending() {
+    let one = House::new().await;
+    let other = House::on(one.store.clone()).await;
+    for n in 0..50 {
+        let namespace = format!("n{n}");
+        one.post("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await.ok();
+        other.get(&format!("/api/v1/namespaces/{namespace}")).await.ok();
+        let uri = format!("/api/v1/namespaces/{namespace}/configmaps");
+        let address = format!("/api/v1/namespaces/{namespace}");
+        let (ended, created) =
+            tokio::join!(one.delete(&address), other.post(&uri, json!({"metadata": {"name": "a"}})));
+        let ended = ended.ok();
+        let listed = one.get(&uri).await.ok();
+        match created.code {
+            // Then it came first, and whoever empties the namespace sees it.
+            201 => {
+                assert!(version(&created.body) < version(&ended), "{namespace}");
+                assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+            }
+            code => {
+                assert_eq!(code, 403, "{:#}", created.body);
+                assert!(listed["items"].as_array().unwrap().is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_changes_meanwhile_stops_nobody() {
+    let house = std::rc::Rc::new(House::new().await);
+    let writes = (0..30).map(|n| {
+        let house = house.clone();
+        async move {
+            let label = json!({"metadata": {"labels": {"n": n.to_string()}}});
+            house.patch("/api/v1/namespaces/default", "merge-patch", label).await.ok();
+            house.config_map(&format!("m{n}"), json!({})).await;
+        }
+    });
+    futures::future::join_all(writes).await;
+    assert_eq!(house.get(MAPS).await.ok()["items"].as_array().unwrap().len(), 30);
+    assert_eq!(house.post("/api/v1/configmaps", json!({})).await.refusal(), (405, "MethodNotAllowed"));
+    assert_eq!(house.delete("/api/v1/configmaps").await.refusal(), (405, "MethodNotAllowed"));
+}
