@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Far more than anything waited for takes on a busy machine.
-pub const TOO_LONG: Duration = Duration::from_secs(30);
+pub const TOO_LONG: Duration = Duration::from_secs(90);
 
 /// Asks `look` until it has an answer; panics with `what` when it never does.
 pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
