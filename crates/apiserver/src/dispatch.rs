@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, request::Parts};
+use http::{Method, Request, request::Parts};
 use serde_json::json;
 use sheaf_resources::{
     kind::{Kind, Verbs},
@@ -343,12 +343,4 @@ impl ApiServer {
         };
         RequestLabels { verb, group, resource, code: 0 }
     }
-}
-
-/// For callers that want the body as one piece of bytes.
-pub async fn collect(response: ApiResponse) -> Response<Bytes> {
-    use http_body_util::BodyExt;
-    let (parts, body) = response.into_parts();
-    let Ok(body) = body.collect().await;
-    Response::from_parts(parts, body.to_bytes())
 }

@@ -12,7 +12,7 @@ pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 pub const ORPHAN_FINALIZER: &str = "orphan";
 
 /// The fields of ObjectMeta; anything else in `metadata` is unknown.
-const KNOWN: [&str; 15] = [
+pub const FIELDS: [&str; 15] = [
     "annotations",
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -38,7 +38,7 @@ const SERVER_OWNED: [&str; 4] =
 pub fn prune(object: &mut Value) -> Vec<String> {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return Vec::new() };
     let unknown: Vec<String> =
-        metadata.keys().filter(|key| !KNOWN.contains(&key.as_str())).cloned().collect();
+        metadata.keys().filter(|key| !FIELDS.contains(&key.as_str())).cloned().collect();
     for key in &unknown {
         metadata.remove(key);
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
+pub(crate) use sheaf_resources::object_meta::is_being_deleted;
 
 /// The objects as the API server last saw them. Reads cost no I/O: they happen on every request.
 pub trait Directory: Send + Sync {
@@ -61,10 +62,6 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 
 pub(crate) fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
-}
-
-pub(crate) fn is_being_deleted(object: &Value) -> bool {
-    !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {

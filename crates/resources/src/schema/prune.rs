@@ -4,29 +4,12 @@
 //! The metadata of a resource, at the root or embedded, is not the schema's business: it is
 //! ObjectMeta, whose fields are fixed.
 
+use crate::object_meta;
 use serde_json::{Map, Value};
 
 use super::{Additional, Schema};
 
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
-
-const OBJECT_META: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 
 const OWNER_REFERENCE: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
 
@@ -115,7 +98,7 @@ impl Pruner {
 
     fn object_meta(&mut self, value: &mut Value) {
         let Value::Object(map) = value else { return };
-        self.retain(map, |name| OBJECT_META.contains(&name));
+        self.retain(map, |name| object_meta::FIELDS.contains(&name));
         for (field, known) in
             [("managedFields", MANAGED_FIELDS.as_slice()), ("ownerReferences", OWNER_REFERENCE.as_slice())]
         {
