@@ -200,11 +200,9 @@ fn watchers(report: &mut Report, node: &Node) {
     let mut sent = Vec::new();
     for n in 0..CHANGES {
         sent.push(Instant::now());
-        connection.patch(
-            &format!("{MAPS}/c1-0"),
-            "merge-patch",
-            &json!({"data": {"n": n.to_string()}}).to_string(),
-        );
+        let change = json!({"data": {"n": n.to_string()}});
+        let patched = connection.patch(&format!("{MAPS}/c1-0"), "merge", &change.to_string());
+        assert_eq!(patched.code, 200, "{}", patched.text());
         std::thread::sleep(Duration::from_millis(300));
     }
     let seen: Vec<Vec<Instant>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
