@@ -22,7 +22,7 @@ use crate::{
     openapi::Answer,
     registry::Catalogue,
     request::{Query, ResourceRequest, Target, Verb, target},
-    respond::{self, ApiResponse},
+    respond::{self, ApiResponse, Warnings},
     rest::Call,
     status::{ApiError, success},
     subresources::refused,
@@ -174,7 +174,8 @@ impl ApiServer {
                 return Err(ApiError::bad_request(format!("{segment:?} is not a name")));
             }
         }
-        let call = Call { served, request, query, headers: &parts.headers, body, user };
+        let warnings = Warnings::default();
+        let call = Call { served, request, query, headers: &parts.headers, body, user, warnings: &warnings };
         // A namespaced resource is addressed in a namespace, except to read all of them at once.
         let across = request.name.is_empty() && matches!(request.verb, Verb::List | Verb::Watch);
         if kind.namespaced() && request.namespace.is_empty() && request.name.is_empty() && !across {
@@ -192,9 +193,8 @@ impl ApiServer {
             (Verbs::All | Verbs::NoCollection, "") => self.answer_main(&call).await?,
             (Verbs::All | Verbs::NoCollection, _) => self.answer_subresource(&call).await?,
         };
-        if let Some(warning) = &kind.deprecation {
-            respond::warn(response.headers_mut(), std::slice::from_ref(warning));
-        }
+        warnings.add(kind.deprecation.clone());
+        warnings.write(response.headers_mut());
         Ok(response)
     }
 

@@ -12,6 +12,7 @@ use crate::{
     cache::{Cache, Resource, place},
     identity::{Directory, MASTERS, Objects, User, WriteError},
     request::{Query, ResourceRequest, Verb},
+    respond::Warnings,
     rest::{Call, update::Part, write::Written},
     status::ApiError,
 };
@@ -129,16 +130,17 @@ impl ApiServer {
             headers: &headers,
             body: Bytes::new(),
             user: &user,
+            warnings: &Warnings::default(),
         };
         let decoded = crate::rest::decode::accept(
-            served,
+            &call,
             object,
             Vec::new(),
             crate::rest::options::FieldValidation::Strict,
         )?;
         let written = match verb {
-            Verb::Create => self.create_object(&call, decoded.object, false).await?,
-            _ => self.modify(&call, Part::Main, false, |_| Ok(decoded.object.clone())).await?,
+            Verb::Create => self.create_object(&call, decoded, false).await?,
+            _ => self.modify(&call, Part::Main, false, |_| Ok(decoded.clone())).await?,
         };
         match written {
             Written::Stored(object) => {

@@ -25,12 +25,21 @@ pub struct Served {
     pub resource: Resource,
     /// Its definition is being deleted: what is there may be read and deleted, nothing added.
     pub terminating: bool,
+    /// Which definition it comes from; `None` for built-in kinds.
+    pub definition: Option<Arc<Origin>>,
+}
+
+/// What a definition said when a row was read from it.
+#[derive(Debug, PartialEq)]
+pub struct Origin {
+    uid: Value,
+    spec: Value,
 }
 
 impl Served {
     fn new(kind: Kind) -> Self {
         let resource = Resource::new(&kind.stored_under.0, &kind.stored_under.1);
-        Served { kind, resource, terminating: false }
+        Served { kind, resource, terminating: false, definition: None }
     }
 }
 
@@ -119,6 +128,26 @@ impl Registry {
         state.catalogue.clone()
     }
 
+    /// The revision of the newest change to any definition.
+    pub fn definitions_changed(&self) -> u64 {
+        self.definitions_table.changed()
+    }
+
+    /// Waits for a definition to change after `seen`.
+    pub async fn definition_changes(&self, seen: u64) {
+        self.definitions_table.changes(seen).await;
+    }
+
+    /// Whether a row is still served as it was read.
+    pub fn still_serves(&self, served: &Served) -> bool {
+        let kind = &served.kind;
+        served.definition.is_none()
+            || self
+                .catalogue()
+                .find(&kind.group, &kind.version, &kind.plural)
+                .is_some_and(|now| now.definition == served.definition)
+    }
+
     fn refresh(&self, state: &mut State, changed: u64) {
         let snapshot = self.definitions_table.snapshot();
         state.definitions.retain(|place, definition| {
@@ -163,8 +192,14 @@ impl Registry {
             }
         };
         let terminating = sheaf_resources::object_meta::is_being_deleted(&definition);
-        let served: Vec<_> =
-            kinds.into_iter().map(|kind| Arc::new(Served { terminating, ..Served::new(kind) })).collect();
+        let origin =
+            Arc::new(Origin { uid: definition["metadata"]["uid"].clone(), spec: definition["spec"].clone() });
+        let served: Vec<_> = kinds
+            .into_iter()
+            .map(|kind| {
+                Arc::new(Served { terminating, definition: Some(origin.clone()), ..Served::new(kind) })
+            })
+            .collect();
         if let Some(stored) = served.iter().find(|s| s.kind.api_version() == s.kind.stored_version) {
             self.cache.set_refiner(&stored.resource, Some(refiner(stored.clone())));
         }

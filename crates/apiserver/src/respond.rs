@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
@@ -56,6 +57,9 @@ impl Body for ApiBody {
         }
     }
 }
+
+/// More would only hide the answer.
+const MOST_WARNINGS: usize = 50;
 
 fn with_type(code: StatusCode, content_type: &'static str, body: ApiBody) -> ApiResponse {
     let mut response = Response::new(body);
@@ -195,13 +199,29 @@ pub fn moved(location: &str) -> ApiResponse {
     response
 }
 
-/// Adds `Warning: 299 - "..."` headers, which kubectl shows to the person.
-pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
-    for warning in warnings.iter().take(50) {
-        let printable: String = warning.chars().filter(|c| !c.is_control()).take(1024).collect();
-        let quoted = printable.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
-            headers.append(header::WARNING, value);
+/// What a person should know although the request succeeds, gathered on the way. A request that is tried
+/// again says the same again; it is told once.
+#[derive(Default)]
+pub struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    pub fn add(&self, warnings: impl IntoIterator<Item = String>) {
+        let mut said = self.0.lock();
+        for warning in warnings {
+            if !said.contains(&warning) {
+                said.push(warning);
+            }
+        }
+    }
+
+    /// As `Warning: 299 - "..."` headers, which kubectl shows.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        for warning in self.0.lock().iter().take(MOST_WARNINGS) {
+            let printable: String = warning.chars().filter(|c| !c.is_control()).take(1024).collect();
+            let quoted = printable.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+                headers.append(header::WARNING, value);
+            }
         }
     }
 }

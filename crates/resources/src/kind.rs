@@ -124,6 +124,8 @@ pub struct Behaviour {
     pub prepare_update: fn(&mut Value, &Value),
     /// `(new, old on update)`.
     pub validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    /// `(new, old on update)`: what is no error and yet probably not meant.
+    pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     pub name_rule: NameRule,
     /// Whether an update without a resourceVersion is taken as "whatever is there".
     pub unconditional_update: bool,
@@ -142,6 +144,7 @@ impl Behaviour {
         prepare_create: |_| {},
         prepare_update: |_, _| {},
         validate: |_, _| Vec::new(),
+        warnings: |_, _| Vec::new(),
         name_rule: NameRule::DnsSubdomain,
         unconditional_update: true,
         generation: false,

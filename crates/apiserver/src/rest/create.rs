@@ -28,8 +28,8 @@ impl ApiServer {
         }
         let options = WriteOptions::parse(call.query)?;
         let decoded = decode::object(call, &options)?;
-        let written = self.create_object(call, decoded.object, options.dry_run).await?;
-        self.written_response(call, &written, success::CREATED, &decoded.warnings)
+        let written = self.create_object(call, decoded, options.dry_run).await?;
+        self.written_response(call, &written, success::CREATED)
     }
 
     /// Makes an object that is already decoded.
@@ -58,7 +58,7 @@ impl ApiServer {
             }
             (call.served.kind.behaviour.default)(&mut object);
             self.admit(call, Operation::Create { new: &mut object }).await?;
-            self.validate(call.served, &object, None)?;
+            self.validate(call, &object, None)?;
             name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
             let place = crate::cache::place(&call.request.namespace, &name);
             if dry_run {

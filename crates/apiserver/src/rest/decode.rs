@@ -9,26 +9,21 @@ use super::{
 };
 use crate::{body, registry::Served, status::ApiError};
 
-/// An object as the client meant it, in its stored version, pruned and defaulted.
-#[derive(Debug)]
-pub struct Decoded {
-    pub object: Value,
-    pub warnings: Vec<String>,
-}
-
-/// Decodes the body of a create or an update.
-pub fn object(call: &Call<'_>, options: &WriteOptions) -> Result<Decoded, ApiError> {
+/// Decodes the body of a create or an update into an object as the client meant it, in its stored version, pruned and
+/// defaulted.
+pub fn object(call: &Call<'_>, options: &WriteOptions) -> Result<Value, ApiError> {
     let document = body::decode(call.headers, &call.body)?;
-    accept(call.served, document.value, document.repeated, options.field_validation)
+    accept(call, document.value, document.repeated, options.field_validation)
 }
 
 /// Checks and completes an object in the version served: from a body, or the result of a patch.
 pub fn accept(
-    served: &Served,
+    call: &Call<'_>,
     mut object: Value,
     repeated: Vec<String>,
     validation: FieldValidation,
-) -> Result<Decoded, ApiError> {
+) -> Result<Value, ApiError> {
+    let served = call.served;
     let kind = &served.kind;
     if !object.is_object() {
         return Err(ApiError::bad_request(format!(
@@ -58,7 +53,8 @@ pub fn accept(
     object["apiVersion"] = kind.stored_version.clone().into();
     (kind.behaviour.default)(&mut object);
     object_meta::tidy(&mut object);
-    Ok(Decoded { object, warnings })
+    call.warnings.add(warnings);
+    Ok(object)
 }
 
 fn decode_error(served: &Served, why: &str) -> ApiError {

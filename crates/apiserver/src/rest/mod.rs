@@ -27,6 +27,7 @@ use crate::{
     identity::User,
     registry::Served,
     request::{Query, ResourceRequest},
+    respond::Warnings,
     status::Named,
 };
 
@@ -38,6 +39,8 @@ pub struct Call<'a> {
     pub headers: &'a HeaderMap,
     pub body: Bytes,
     pub user: &'a Arc<User>,
+    /// What the client should know although its request succeeds.
+    pub warnings: &'a Warnings,
 }
 
 impl Call<'_> {

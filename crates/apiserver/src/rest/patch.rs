@@ -35,7 +35,6 @@ impl ApiServer {
         let part = Part::of(call)?;
         let options = WriteOptions::parse(call.query)?;
         let (patch, repeated) = read_patch(call)?;
-        let warnings = parking_lot::Mutex::new(Vec::new());
         let change = |current: &Value| {
             // A patch is written against the version the client sees.
             let seen = shown_value(call, current)?;
@@ -52,17 +51,14 @@ impl ApiServer {
                 )));
             }
             let version = patched["metadata"]["resourceVersion"].clone();
-            let mut decoded =
-                decode::accept(call.served, patched, repeated.clone(), options.field_validation)
-                    .map_err(|why| unfit(apply(call, &patch, &seen), &why))?;
-            decoded.object["metadata"]["resourceVersion"] = version;
-            self.settle_namespace(call, &mut decoded.object)?;
-            *warnings.lock() = decoded.warnings;
-            Ok(decoded.object)
+            let mut decoded = decode::accept(call, patched, repeated.clone(), options.field_validation)
+                .map_err(|why| unfit(apply(call, &patch, &seen), &why))?;
+            decoded["metadata"]["resourceVersion"] = version;
+            self.settle_namespace(call, &mut decoded)?;
+            Ok(decoded)
         };
         let written = self.modify(call, part, options.dry_run, change).await?;
-        let warnings = warnings.into_inner();
-        self.written_response(call, &written, success::OK, &warnings)
+        self.written_response(call, &written, success::OK)
     }
 }
 

@@ -54,7 +54,7 @@ impl ApiServer {
         let part = Part::of(call)?;
         let options = WriteOptions::parse(call.query)?;
         let decoded = decode::object(call, &options)?;
-        let mut object = decoded.object;
+        let mut object = decoded;
         self.settle_namespace(call, &mut object)?;
         match object["metadata"]["name"].as_str().unwrap_or_default() {
             "" => object["metadata"]["name"] = call.request.name.clone().into(),
@@ -67,7 +67,7 @@ impl ApiServer {
             }
         }
         let written = self.modify(call, part, options.dry_run, |_current| Ok(object.clone())).await?;
-        self.written_response(call, &written, success::OK, &decoded.warnings)
+        self.written_response(call, &written, success::OK)
     }
 
     /// Applies `change` to the object named in the path. `change` sees the current object in its stored version
@@ -125,7 +125,7 @@ impl ApiServer {
         }
         prepare(call, part, &mut new, &old);
         self.admit(call, Operation::Update { new: &mut new, old: &old, part }).await?;
-        self.validate(call.served, &new, Some(&old))?;
+        self.validate(call, &new, Some(&old))?;
         without_version(&mut new);
         let mut old = old;
         without_version(&mut old);

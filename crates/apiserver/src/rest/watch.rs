@@ -92,6 +92,7 @@ impl ApiServer {
             server: self.clone(),
             table,
             seen: 0,
+            definitions_seen: self.registry.definitions_changed(),
             stopping: self.stopping.subscribe(),
             served: call.served.clone(),
             namespace: call.request.namespace.clone(),
@@ -173,6 +174,8 @@ struct Follower {
     table: Arc<Table>,
     /// The revision of the newest change of the table that was looked at.
     seen: u64,
+    /// The same of the table of definitions.
+    definitions_seen: u64,
     stopping: Receiver<bool>,
     served: Arc<Served>,
     namespace: String,
@@ -210,6 +213,8 @@ impl Follower {
             self.push_bookmark(&mut out, true);
         }
         loop {
+            // Before the changes are pulled: those that came before a definition's end are all sent.
+            let definitions = self.server.registry.definitions_changed();
             self.seen = self.table.changed();
             match self.server.cache.changes_after(&self.table, self.position, BATCH) {
                 Ok((changes, through)) => {
@@ -231,7 +236,7 @@ impl Follower {
             if !out.is_empty() {
                 return Some(out.freeze());
             }
-            if self.over || !self.wait().await {
+            if self.over || !self.is_still_served(definitions) || !self.wait().await {
                 return None;
             }
         }
@@ -244,8 +249,19 @@ impl Follower {
             biased;
             _ = self.stopping.wait_for(|stopping| *stopping) => false,
             () = self.table.changes(self.seen) => true,
+            () = self.server.registry.definition_changes(self.definitions_seen), if self.served.kind.custom => true,
             () = tokio::time::sleep_until(wake) => Instant::now() < self.deadline,
         }
+    }
+
+    /// False once the definition of a custom resource is gone or says something else: the client's next watch
+    /// meets what is served now.
+    fn is_still_served(&mut self, changed: u64) -> bool {
+        if changed == self.definitions_seen {
+            return true;
+        }
+        self.definitions_seen = changed;
+        self.server.registry.still_serves(&self.served)
     }
 
     /// A change as this watch sees it: with a selector, an object may come into view or leave it.

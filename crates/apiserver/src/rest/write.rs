@@ -27,14 +27,15 @@ pub enum Written {
 
 impl ApiServer {
     /// Everything that must hold of an object before it is stored.
-    pub(crate) fn validate(&self, served: &Served, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
-        let kind = &served.kind;
+    pub(crate) fn validate(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let kind = &call.served.kind;
         let mut errors = object_meta::validate(kind, new);
         if kind.custom {
             errors.extend(schema::validate(new, &kind.schema.get(), &FieldPath::root()));
         }
         errors.extend((kind.behaviour.validate)(new, old));
         if errors.is_empty() {
+            call.warnings.add((kind.behaviour.warnings)(new, old));
             return Ok(());
         }
         let name = new["metadata"]["name"].as_str().unwrap_or_default();
@@ -114,16 +115,15 @@ impl ApiServer {
         self.seals.seal(key, text).map_err(|reason| StoreError::Failed { reason })
     }
 
-    /// The answer to a write, with its warnings.
+    /// The answer to a write.
     pub(crate) fn written_response(
         &self,
         call: &Call<'_>,
         written: &Written,
         code: http::StatusCode,
-        warnings: &[String],
     ) -> Result<ApiResponse, ApiError> {
         let media = negotiate::media(call.headers)?;
-        let mut response = match written {
+        Ok(match written {
             Written::Stored(object) => match media.shape {
                 negotiate::Shape::Table => {
                     super::table::response(self, call, std::slice::from_ref(object), None)?
@@ -141,9 +141,7 @@ impl ApiServer {
                 value["apiVersion"] = call.api_version().into();
                 respond::value(code, media.format, &value)
             }
-        };
-        respond::warn(response.headers_mut(), warnings);
-        Ok(response)
+        })
     }
 }
 

@@ -187,3 +187,46 @@ async fn strategic_merge_is_not_for_custom_resources() {
     let refused = house.patch(&format!("{WIDGETS}/a"), "strategic-merge-patch", json!({})).await;
     assert_eq!(refused.refusal(), (415, "UnsupportedMediaType"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_definition_of_what_it_watches_and_misses_no_deletion() {
+    let house = House::new().await;
+    house.establish(definition()).await;
+    house.post(WIDGETS, widget("a", json!({}))).await.ok();
+    let mut watch = house.watch(&format!("{WIDGETS}?watch=1")).await;
+    assert_eq!(watch.told().await, "ADDED a");
+    house.delete(&format!("{DEFINITIONS}/widgets.example.com")).await.ok();
+    house.delete(&format!("{WIDGETS}/a")).await.ok();
+    let done = json!({"metadata": {"finalizers": []}});
+    house.patch(&format!("{DEFINITIONS}/widgets.example.com"), "merge-patch", done).await.ok();
+    assert_eq!(watch.told().await, "DELETED a");
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_the_definition_says_something_else_and_goes_on_when_it_does_not() {
+    let house = House::new().await;
+    let served = house.establish(definition()).await;
+    let mut watch = house.watch(&format!("{WIDGETS}?watch=1")).await;
+    let name = format!("{DEFINITIONS}/widgets.example.com");
+    house.patch(&name, "merge-patch", json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
+    house.post(WIDGETS, widget("a", json!({}))).await.ok();
+    assert_eq!(watch.told().await, "ADDED a");
+    let mut versions = served["spec"]["versions"].clone();
+    versions[0]["additionalPrinterColumns"] = json!([]);
+    house.patch(&name, "merge-patch", json!({"spec": {"versions": versions}})).await.ok();
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_format_nobody_checks_is_warned_of_once() {
+    let house = House::new().await;
+    let mut odd = definition();
+    odd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"]["format"] =
+        "pantone".into();
+    let made = house.post(DEFINITIONS, odd).await;
+    assert_eq!(made.warnings, ["299 - \"unrecognized format \\\"pantone\\\"\""]);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let relabelled = house.patch(&format!("{DEFINITIONS}/widgets.example.com"), "merge-patch", label).await;
+    assert!(relabelled.warnings.is_empty(), "{:?}", relabelled.warnings);
+}

@@ -24,6 +24,7 @@ pub fn kind() -> Kind {
             default: super::apply_defaults,
             prepare_create: super::prepare_create,
             prepare_update: super::prepare_update,
+            warnings: validation::warnings,
             validate: |new, old| match old {
                 None => validation::validate_create(new),
                 Some(old) => validation::validate_update(new, old),
