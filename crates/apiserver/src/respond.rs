@@ -107,6 +107,12 @@ pub fn cached(code: StatusCode, format: Format, api_version: &str, object: &Cach
     }
 }
 
+/// What only the metadata of an object says.
+pub fn metadata(code: StatusCode, format: Format, object: &CachedObject) -> ApiResponse {
+    let partial = object.only_metadata();
+    cached(code, format, &partial.api_version, &partial)
+}
+
 /// How the items of a list begin: built-in kinds leave apiVersion and kind to the list.
 pub enum ItemHead {
     Bare,

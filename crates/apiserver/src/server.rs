@@ -5,10 +5,14 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
 };
 use rustls::ServerConfig;
 use tokio::{
+    io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::timeout,
@@ -26,6 +30,10 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// A short rest when the system is out of descriptors: spinning would not free any.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
+/// For who typed `http://`: a closed connection would tell them nothing.
+const NOT_PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    Connection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+
 /// Serves until `stopped` resolves, then lets open requests end.
 pub async fn serve(
     server: ApiServer,
@@ -35,7 +43,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let acceptor = TlsAcceptor::from(tls);
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let graceful = Arc::new(GracefulShutdown::new());
+    let graceful = GracefulShutdown::new();
     let mut stopped = std::pin::pin!(stopped);
     loop {
         let (stream, address) = tokio::select! {
@@ -54,31 +62,34 @@ pub async fn serve(
             // Closing at once tells a client more than a hanging handshake would.
             continue;
         };
-        let (server, acceptor, graceful) = (server.clone(), acceptor.clone(), graceful.clone());
+        let (server, acceptor, watcher) = (server.clone(), acceptor.clone(), graceful.watcher());
         tokio::spawn(async move {
-            serve_connection(server, acceptor, stream, address, &graceful).await;
+            serve_connection(server, acceptor, stream, address, watcher).await;
             drop(permit);
         });
     }
     drop(listener);
     server.stop();
-    if let Some(graceful) = Arc::into_inner(graceful) {
-        let _ = timeout(GRACE, graceful.shutdown()).await;
-    } else {
-        // Connections still in their handshake hold a share; the rest is told by `stop`.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let _ = timeout(GRACE, graceful.shutdown()).await;
     Ok(())
 }
 
 async fn serve_connection(
     server: ApiServer,
     acceptor: TlsAcceptor,
-    stream: TcpStream,
+    mut stream: TcpStream,
     address: SocketAddr,
-    graceful: &GracefulShutdown,
+    watcher: Watcher,
 ) {
     let _ = stream.set_nodelay(true);
+    match timeout(HANDSHAKE_TIMEOUT, speaks_plain_http(&stream)).await {
+        Ok(Ok(false)) => {}
+        Ok(Ok(true)) => {
+            let _ = timeout(HANDSHAKE_TIMEOUT, stream.write_all(NOT_PLAIN_HTTP)).await;
+            return;
+        }
+        Ok(Err(_)) | Err(_) => return,
+    }
     let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(why)) => return tracing::debug!(%address, %why, "a TLS handshake failed"),
@@ -100,7 +111,13 @@ async fn serve_connection(
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_EVERY);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    if let Err(why) = graceful.watch(connection.into_owned()).await {
+    if let Err(why) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(%address, %why, "a connection ended early");
     }
+}
+
+/// Whether the first byte is a letter, as every HTTP method begins; TLS begins with 22.
+async fn speaks_plain_http(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    Ok(stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase())
 }

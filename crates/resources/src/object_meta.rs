@@ -207,7 +207,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
     let mut errors = Vec::new();
     // A wrong creation time is not worth a refusal: it is put right.
-    for field in ["name", "namespace", "uid"] {
+    for field in ["name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let (was, is) = (&old["metadata"][field], &new["metadata"][field]);
         if !is_unset(is) && is != was {
             errors.push(FieldError::invalid(&path.child(field), is.clone(), "field is immutable"));
@@ -294,12 +294,15 @@ mod tests {
     #[test]
     fn what_the_server_owns_cannot_be_written_over() {
         let old = json!({"metadata": {"name": "a", "uid": "1", "creationTimestamp": "2030-01-01T00:00:00Z", "generation": 3}});
-        let mut new = json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": "2031-01-01T00:00:00Z", "labels": {}}});
+        let mut new = json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "2001-01-01T00:00:00Z", "labels": {}}});
         assert!(validate_update(&new, &old).is_empty());
         keep_server_owned(&mut new, &old);
         assert_eq!(new, old);
         let other = json!({"metadata": {"uid": "2"}});
         assert_eq!(validate_update(&other, &old)[0].field, "metadata.uid");
+        // Only a delete marks an object.
+        let marked = json!({"metadata": {"deletionTimestamp": "2031-01-01T00:00:00Z"}});
+        assert_eq!(validate_update(&marked, &old)[0].field, "metadata.deletionTimestamp");
     }
 
     #[test]

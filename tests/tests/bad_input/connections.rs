@@ -152,3 +152,38 @@ fn connections_that_are_abandoned_are_cleaned_up() {
     let anonymous = Credentials::anonymous(&node);
     assert_eq!(anonymous.connect(&node).get("/readyz").code, 200);
 }
+
+#[test]
+fn who_forgets_the_s_of_https_is_told_so() {
+    let mut plain = TcpStream::connect(node().address()).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    plain.write_all(b"GET /version HTTP/1.1\r\nhost: sheaf\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    // The rest of the request is not read, so the connection may be reset after the answer.
+    _ = plain.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.0 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{answer}");
+    answers_promptly(node());
+}
+
+#[test]
+fn a_request_under_way_is_answered_before_the_server_stops() {
+    let own = Node::start();
+    let mut connection = own.admin().connect(&own);
+    let body = config_map("late").to_string();
+    let (early, late) = body.split_at(body.len() / 2);
+    let length = body.len();
+    let head = format!(
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{early}"
+    );
+    connection.write(head.as_bytes()).unwrap();
+    // Under way is what the server has begun to read.
+    thread::sleep(Duration::from_millis(300));
+    let pid = rustix::process::Pid::from_raw(own.pid().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    connection.write(late.as_bytes()).unwrap();
+    let (code, _) = connection.head().unwrap();
+    assert_eq!(code, 201);
+}

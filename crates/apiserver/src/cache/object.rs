@@ -78,6 +78,22 @@ impl CachedObject {
         tail.into()
     }
 
+    /// `PartialObjectMetadata` of it: for those who follow many objects and care for none of their contents.
+    pub fn only_metadata(&self) -> CachedObject {
+        let end = end_of_first_member(&self.tail);
+        let mut tail = Vec::with_capacity(end + 1);
+        tail.extend_from_slice(&self.tail[..end]);
+        tail.push(b'}');
+        CachedObject {
+            place: self.place.clone(),
+            revision: self.revision,
+            api_version: "meta.k8s.io/v1".into(),
+            kind: "PartialObjectMetadata".into(),
+            tail: tail.into(),
+            labels: Box::default(),
+        }
+    }
+
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().map(|(key, value)| (&**key, &**value))
     }
@@ -172,6 +188,29 @@ fn tail_with_version(rest: &[u8], revision: u64) -> Bytes {
     tail.into()
 }
 
+/// Where the first member of an encoded object ends. The bytes are our own, so counting braces
+/// outside strings is enough.
+fn end_of_first_member(tail: &[u8]) -> usize {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, byte) in tail.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' => depth += 1,
+            b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    tail.len()
+}
+
 type Labels = Box<[(Box<str>, Box<str>)]>;
 
 fn labels_of(stored: &[u8]) -> Result<Labels, serde_json::Error> {
@@ -247,6 +286,11 @@ mod tests {
             let cached = roundtrip(&object, 9);
             proptest::prop_assert_eq!(&cached.to_value()["v"], &object["v"]);
             proptest::prop_assert_eq!(&cached.to_value()["metadata"]["labels"], &object["metadata"]["labels"]);
+            let partial = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": cached.to_value()["metadata"],
+            });
+            proptest::prop_assert_eq!(cached.only_metadata().to_value(), partial);
         }
     }
 }

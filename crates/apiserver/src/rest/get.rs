@@ -32,7 +32,7 @@ impl ApiServer {
         match media.shape {
             Shape::Whole => Ok(self.object_response(call, &object, success::OK, media.format)),
             Shape::Table => table::response(self, call, std::slice::from_ref(&object), None),
-            Shape::Metadata => Ok(respond::value(success::OK, media.format, &table::metadata_of(&object))),
+            Shape::Metadata => Ok(respond::metadata(success::OK, media.format, &object)),
         }
     }
 

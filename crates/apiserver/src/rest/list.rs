@@ -46,13 +46,26 @@ impl ApiServer {
         match media.shape {
             Shape::Table => table::response(self, call, &page.objects, Some(&page)),
             Shape::Metadata => {
-                let items: Vec<Value> =
-                    page.objects.iter().map(|object| table::metadata_of(object)).collect();
-                let list = json!({
-                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": page.metadata(), "items": items,
-                });
-                Ok(respond::value(success::OK, media.format, &list))
+                let partial: Vec<_> =
+                    page.objects.iter().map(|object| Arc::new(object.only_metadata())).collect();
+                let page = Listed { objects: partial, ..page };
+                match media.format {
+                    Format::Json => Ok(encoded_list(
+                        "PartialObjectMetadata",
+                        "PartialObjectMetadataList",
+                        "meta.k8s.io/v1",
+                        true,
+                        page,
+                    )),
+                    Format::Yaml => {
+                        let items: Vec<Value> = page.objects.iter().map(|object| object.to_value()).collect();
+                        let list = json!({
+                            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                            "metadata": page.metadata(), "items": items,
+                        });
+                        Ok(respond::value(success::OK, Format::Yaml, &list))
+                    }
+                }
             }
             Shape::Whole => Ok(self.whole_list(call, page, media.format)),
         }
@@ -62,17 +75,7 @@ impl ApiServer {
         let kind = &call.served.kind;
         let api_version = call.api_version();
         if format == Format::Json && self.is_shown_as_stored(call) {
-            let head = format!(
-                "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
-                json!(kind.list_kind),
-                json!(api_version),
-                page.metadata()
-            );
-            let item_head = match kind.custom {
-                true => ItemHead::Named(crate::cache::object::head(&api_version, &kind.kind).into()),
-                false => ItemHead::Bare,
-            };
-            return respond::list(Bytes::from(head), item_head, page.objects);
+            return encoded_list(&kind.kind, &kind.list_kind, &api_version, kind.custom, page);
         }
         let items: Vec<Value> = page.objects.iter().map(|object| shown(kind, object)).collect();
         let list = json!({
@@ -201,6 +204,21 @@ impl ApiServer {
             }
         }
     }
+}
+
+/// A list of objects as they are encoded.
+fn encoded_list(kind: &str, list_kind: &str, api_version: &str, named: bool, page: Listed) -> ApiResponse {
+    let head = format!(
+        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
+        json!(list_kind),
+        json!(api_version),
+        page.metadata()
+    );
+    let item_head = match named {
+        true => ItemHead::Named(crate::cache::object::head(api_version, kind).into()),
+        false => ItemHead::Bare,
+    };
+    respond::list(Bytes::from(head), item_head, page.objects)
 }
 
 impl Listed {

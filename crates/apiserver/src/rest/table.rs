@@ -114,11 +114,6 @@ fn cell(column: &Column, object: &Value, now: i64) -> Value {
     }
 }
 
-/// `PartialObjectMetadata` of an object.
-pub fn metadata_of(object: &CachedObject) -> Value {
-    partial(&object.to_value())
-}
-
 fn partial(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }

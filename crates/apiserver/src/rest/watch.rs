@@ -293,12 +293,15 @@ impl Follower {
         object: &Arc<CachedObject>,
         at: Option<u64>,
     ) {
+        let partial = (self.shape == Shape::Metadata).then(|| Arc::new(object.only_metadata()));
+        let api_version = if partial.is_some() { "meta.k8s.io/v1" } else { &self.api_version };
+        let object = partial.as_ref().unwrap_or(object);
         let tail = at.map(|revision| object.tail_at(revision));
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.name().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        if self.shape == Shape::Whole && self.as_stored {
-            out.extend_from_slice(&crate::cache::object::head(&self.api_version, &object.kind));
+        if partial.is_some() || (self.shape == Shape::Whole && self.as_stored) {
+            out.extend_from_slice(&crate::cache::object::head(api_version, &object.kind));
             out.extend_from_slice(tail.as_ref().unwrap_or(&object.tail));
         } else {
             let object = CachedObject {
@@ -310,8 +313,7 @@ impl Follower {
                 labels: Box::default(),
             };
             let value = match self.shape {
-                Shape::Whole => shown(&self.served.kind, &object),
-                Shape::Metadata => table::metadata_of(&object),
+                Shape::Whole | Shape::Metadata => shown(&self.served.kind, &object),
                 Shape::Table => {
                     let now = self.server.world.clock.since_epoch().as_secs() as i64;
                     let first = !std::mem::replace(&mut self.columns_sent, true);

@@ -128,9 +128,7 @@ impl ApiServer {
                 negotiate::Shape::Table => {
                     super::table::response(self, call, std::slice::from_ref(object), None)?
                 }
-                negotiate::Shape::Metadata => {
-                    respond::value(code, media.format, &super::table::metadata_of(object))
-                }
+                negotiate::Shape::Metadata => respond::metadata(code, media.format, object),
                 negotiate::Shape::Whole => self.object_response(call, object, code, media.format),
             },
             Written::Imagined(value) => {
