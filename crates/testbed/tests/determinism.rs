@@ -10,14 +10,22 @@ fn trace(seed: u64) -> Vec<String> {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for seed in [1, 2, 3] {
-        let (first, second) = (trace(seed), trace(seed));
-        assert!(first.len() > 500, "seed {seed}: only {} lines, so little was tried", first.len());
-        for (at, (one, other)) in first.iter().zip(&second).enumerate() {
-            assert_eq!(one, other, "seed {seed}, line {at}");
-        }
-        assert_eq!(first.len(), second.len(), "seed {seed}");
+    (1..=3).for_each(runs_the_same_twice);
+}
+
+#[test]
+#[ignore = "takes long; `make soak` runs it"]
+fn soak_two_thousand_seeds_each_give_the_same_trace_twice() {
+    (1000..3000).for_each(runs_the_same_twice);
+}
+
+fn runs_the_same_twice(seed: u64) {
+    let (first, second) = (trace(seed), trace(seed));
+    assert!(first.len() > 500, "seed {seed}: only {} lines, so little was tried", first.len());
+    for (at, (one, other)) in first.iter().zip(&second).enumerate() {
+        assert_eq!(one, other, "seed {seed}, line {at}");
     }
+    assert_eq!(first.len(), second.len(), "seed {seed}");
 }
 
 #[test]

@@ -17,20 +17,29 @@ use sheaf_store::{
 
 use crate::disk::Chance;
 
-const KILLS: usize = 200;
 const WRITERS: usize = 8;
 /// Tells the test binary that it is the child, and where to write.
 const FILE: &str = "SHEAF_STORE_KILLED_CHILD";
 
 #[test]
 fn killed_200_times_under_concurrent_writers_it_keeps_every_acknowledged_write() {
+    kill_again_and_again(7, 200);
+}
+
+#[test]
+#[ignore = "takes an hour; `make soak` runs it"]
+fn soak_killed_5000_times_it_keeps_every_acknowledged_write() {
+    kill_again_and_again(8, 5000);
+}
+
+fn kill_again_and_again(seed: u64, kills: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.redb");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut chance = Chance(7);
+    let mut chance = Chance(seed);
     let mut promised: BTreeMap<usize, (u64, Revision)> = BTreeMap::new();
     let mut acknowledged = 0;
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed::the_child", "--ignored", "--nocapture"])
             .env(FILE, &path)
@@ -57,7 +66,7 @@ fn killed_200_times_under_concurrent_writers_it_keeps_every_acknowledged_write()
         acknowledged += heard;
         runtime.block_on(look(&path, kill, &mut promised));
     }
-    assert!(acknowledged > KILLS);
+    assert!(acknowledged > kills);
 }
 
 /// Takes one line of the child; whether it is an acknowledgement.

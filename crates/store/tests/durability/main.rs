@@ -66,6 +66,16 @@ async fn reopen_and_check(image: Vec<u8>, mut story: Story) -> Result<(), String
 
 #[test]
 fn a_power_cut_at_any_sync_loses_nothing_that_was_acknowledged() {
+    cut_at_every_sync(OUTCOMES);
+}
+
+#[test]
+#[ignore = "takes long; `make soak` runs it"]
+fn soak_a_power_cut_with_any_of_2000_outcomes_loses_nothing_that_was_acknowledged() {
+    cut_at_every_sync(2000);
+}
+
+fn cut_at_every_sync(outcomes: u64) {
     let untouched = Disk::default();
     let story = on_one_thread(work(&untouched)).unwrap();
     assert_eq!(story.acknowledged.len(), WRITERS * ROUNDS);
@@ -73,12 +83,12 @@ fn a_power_cut_at_any_sync_loses_nothing_that_was_acknowledged() {
     assert!(syncs > ROUNDS as u64, "only {syncs} syncs: there is nothing to cut");
     let mut cut_while_working = 0;
     for at in 1..=syncs {
-        for outcome in 0..OUTCOMES {
+        for outcome in 0..outcomes {
             on_one_thread(async {
                 let disk = Disk::with(Fault::CutAtSync(at));
                 let Some(story) = work(&disk).await else { return };
                 cut_while_working += usize::from(!story.errors.is_empty());
-                let image = disk.after_power_cut(at * OUTCOMES + outcome);
+                let image = disk.after_power_cut(at * outcomes + outcome);
                 let checked = reopen_and_check(image, story).await;
                 checked.unwrap_or_else(|broken| panic!("cut at sync {at}, outcome {outcome}: {broken}"));
             });
