@@ -21,6 +21,7 @@ pub struct Kubectl {
     home: PathBuf,
     kubeconfig: PathBuf,
     more: Vec<String>,
+    editor: Option<String>,
 }
 
 impl Kubectl {
@@ -29,7 +30,13 @@ impl Kubectl {
         let program = env::var_os("SHEAF_KUBECTL").expect("SHEAF_KUBECTL names the real kubectl");
         let home = node.scratch().join(home);
         fs::create_dir_all(&home).unwrap();
-        Kubectl { program: program.into(), home, kubeconfig: node.admin_kubeconfig(), more: Vec::new() }
+        Kubectl {
+            program: program.into(),
+            home,
+            kubeconfig: node.admin_kubeconfig(),
+            more: Vec::new(),
+            editor: None,
+        }
     }
 
     /// The same with these flags on every call.
@@ -37,6 +44,11 @@ impl Kubectl {
         let mut with = self.clone();
         with.more.extend(flags.iter().map(|flag| (*flag).to_owned()));
         with
+    }
+
+    /// The same for a person whose editor is this command.
+    pub fn editing_with(&self, editor: &str) -> Kubectl {
+        Kubectl { editor: Some(editor.to_owned()), ..self.clone() }
     }
 
     /// The same with another kubeconfig.
@@ -71,7 +83,8 @@ impl Kubectl {
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
             .env("HOME", &self.home)
-            .env("KUBECONFIG", &self.kubeconfig);
+            .env("KUBECONFIG", &self.kubeconfig)
+            .envs(self.editor.as_ref().map(|editor| ("KUBE_EDITOR", editor)));
         command
     }
 

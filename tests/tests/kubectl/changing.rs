@@ -174,3 +174,18 @@ fn a_condition_written_to_status_is_waited_for() {
     assert_eq!(kubectl.json(&["get", "node", "changing-condition"])["status"]["phase"], Value::Null);
     kubectl.says(&["delete", "node", "changing-condition"]);
 }
+
+#[test]
+#[ignore = "needs kubectl: make test builds it"]
+fn an_edit_changes_what_was_edited_and_a_wrong_one_is_given_back() {
+    let kubectl = with_config_map("changing-edits");
+    let said = kubectl.editing_with("sed -i 's/x: \"1\"/x: \"11\"/'").says(&["edit", "cm", "box"]);
+    assert_eq!(said, "configmap/box edited\n");
+    assert_eq!(kubectl.json(&["get", "cm", "box"])["data"], json!({"x": "11", "b": "2"}));
+    let said = kubectl.editing_with("true").run(&["edit", "cm", "box"]).succeeded();
+    assert!(said.stderr.contains("Edit cancelled, no changes made."), "{}", said.stderr);
+    let before = kubectl.json(&["get", "cm", "box"]);
+    let refused = kubectl.editing_with("sed -i 's/name: box/name: bag/'").complains(&["edit", "cm", "box"]);
+    assert!(refused.contains("At least one of apiVersion, kind and name was changed"), "{refused}");
+    assert_eq!(kubectl.json(&["get", "cm", "box"]), before);
+}
