@@ -51,12 +51,21 @@ impl ServerObjects {
         ServerObjects(Arc::downgrade(&server.0))
     }
 
-    fn server(&self, resource: &str, object: &Value) -> Result<ApiServer, WriteError> {
-        self.0.upgrade().map(ApiServer).ok_or_else(|| WriteError::Failed {
-            resource: resource.into(),
-            name: name_of(object),
-            reason: "the server is stopping".into(),
-        })
+    async fn write(
+        &self,
+        verb: Verb,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Value, WriteError> {
+        let name = name_of(&object);
+        let Some(server) = self.0.upgrade().map(ApiServer) else {
+            let reason = "the server is stopping".into();
+            return Err(WriteError::Failed { resource: resource.into(), name, reason });
+        };
+        let written = server.write_as_server(verb, group, resource, namespace, object).await;
+        written.map_err(|why| told(resource, name, why))
     }
 }
 
@@ -69,12 +78,7 @@ impl Objects for ServerObjects {
         namespace: &str,
         object: Value,
     ) -> Result<Value, WriteError> {
-        let server = self.server(resource, &object)?;
-        let name = name_of(&object);
-        server
-            .write_as_server(Verb::Create, group, resource, namespace, object)
-            .await
-            .map_err(|why| told(resource, name, why))
+        self.write(Verb::Create, group, resource, namespace, object).await
     }
 
     async fn update(
@@ -84,12 +88,7 @@ impl Objects for ServerObjects {
         namespace: &str,
         object: Value,
     ) -> Result<Value, WriteError> {
-        let server = self.server(resource, &object)?;
-        let name = name_of(&object);
-        server
-            .write_as_server(Verb::Update, group, resource, namespace, object)
-            .await
-            .map_err(|why| told(resource, name, why))
+        self.write(Verb::Update, group, resource, namespace, object).await
     }
 }
 

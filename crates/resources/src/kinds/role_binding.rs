@@ -5,7 +5,7 @@ use k8s_openapi::api::rbac::v1::RoleBinding as Wire;
 use serde_json::Value;
 
 use super::binding_columns;
-use crate::rbac::{self, Binding, Problem, binding_problems, judged, role_ref_change_problem};
+use crate::rbac::{self, changed_binding_problems};
 use crate::{
     field_error::FieldError,
     kind::{Behaviour, Kind},
@@ -15,7 +15,9 @@ use crate::{
 pub fn kind() -> Kind {
     Kind::of_type::<Wire>("rolebindings").columns(binding_columns()).behaving(Behaviour {
         default: fill_in,
-        validate: |new, old| problems(new, old).into_iter().map(FieldError::from).collect(),
+        validate: |new, old| {
+            changed_binding_problems(new, old, true).into_iter().map(FieldError::from).collect()
+        },
         name_rule: NameRule::PathSegment,
         ..Behaviour::PLAIN
     })
@@ -23,19 +25,6 @@ pub fn kind() -> Kind {
 
 pub fn fill_in(binding: &mut Value) {
     rbac::default_binding(binding);
-}
-
-/// `before` is what an update replaces.
-pub fn problems(binding: &Value, before: Option<&Value>) -> Vec<Problem> {
-    judged(binding, |binding: Binding| {
-        let mut problems = binding_problems(&binding, true);
-        problems.extend(before.into_iter().flat_map(|before| {
-            judged(before, |before: Binding| {
-                role_ref_change_problem(&before.role_ref, &binding.role_ref).into_iter().collect()
-            })
-        }));
-        problems
-    })
 }
 
 #[cfg(test)]
@@ -51,8 +40,11 @@ mod tests {
             fill_in(&mut binding);
             binding
         };
-        assert_eq!(problems(&named("a"), None), vec![]);
-        assert_eq!(problems(&named("a"), Some(&named("a"))), vec![]);
-        assert_eq!(problems(&named("b"), Some(&named("a"))).len(), 1);
+        for namespaced in [true, false] {
+            let problems = |new: &Value, old: Option<&Value>| changed_binding_problems(new, old, namespaced);
+            assert_eq!(problems(&named("a"), None), vec![]);
+            assert_eq!(problems(&named("a"), Some(&named("a"))), vec![]);
+            assert_eq!(problems(&named("b"), Some(&named("a"))).len(), 1);
+        }
     }
 }

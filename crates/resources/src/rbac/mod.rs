@@ -24,7 +24,10 @@ pub use evaluate::{Attributes, Who, forbidden_message, name_to_authorize, rule_a
 pub use policy::{Grant, Policy, RbacKind};
 pub use reconcile::{Reconciled, reconcile_binding, reconcile_role};
 pub(crate) use validation::judged;
-pub use validation::{Problem, binding_problems, default_binding, role_ref_change_problem, rules_problems};
+pub use validation::{
+    Problem, binding_problems, changed_binding_problems, default_binding, role_ref_change_problem,
+    rules_problems,
+};
 
 use std::collections::BTreeMap;
 

@@ -97,6 +97,19 @@ fn default_group(object: &mut serde_json::Map<String, Value>, group: &str) {
     }
 }
 
+/// What is wrong with a RoleBinding (`namespaced`) or a ClusterRoleBinding; `before` is what an update replaces.
+pub fn changed_binding_problems(binding: &Value, before: Option<&Value>, namespaced: bool) -> Vec<Problem> {
+    judged(binding, |binding: Binding| {
+        let mut problems = binding_problems(&binding, namespaced);
+        problems.extend(before.into_iter().flat_map(|before| {
+            judged(before, |before: Binding| {
+                role_ref_change_problem(&before.role_ref, &binding.role_ref).into_iter().collect()
+            })
+        }));
+        problems
+    })
+}
+
 /// Judges subjects and role of a RoleBinding (`namespaced`) or a ClusterRoleBinding.
 pub fn binding_problems(binding: &Binding, namespaced: bool) -> Vec<Problem> {
     let mut problems = Vec::new();
