@@ -10,13 +10,11 @@ use serde_json::{Value, json};
 use sheaf_planner::role_aggregation::{self, Step};
 use sheaf_resources::rbac::{self, Role};
 
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in, objects},
-        reconciling::{self, Next, ReconcileError, Reconciler},
-        watching::Watched,
-    },
+use crate::Context;
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
 };
 
 pub const NAME: &str = "cluster-role";

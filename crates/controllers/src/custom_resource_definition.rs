@@ -30,13 +30,11 @@ use sheaf_resources::kinds::{
     },
 };
 
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in, objects},
-        reconciling::{self, Next, ReconcileError, Reconciler},
-        watching::Watched,
-    },
+use crate::Context;
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
 };
 
 pub const NAME: &str = "custom-resource-definition";

@@ -12,12 +12,10 @@ use kube::{
 };
 use sheaf_world::Timestamp;
 
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in, objects},
-        reconciling::ReconcileError,
-    },
+use crate::Context;
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::ReconcileError,
 };
 
 pub const NAME: &str = "event";

@@ -12,7 +12,6 @@ pub mod cluster_role;
 pub mod custom_resource_definition;
 pub mod event;
 pub mod garbage_collection;
-mod machinery;
 pub mod namespace;
 pub mod root_ca;
 pub mod service_account;

@@ -14,14 +14,12 @@ use kube::{
 use serde_json::{Value, json};
 use sheaf_planner::namespace_deletion::{self, Content, Seen, Step};
 
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in, objects},
-        reconciling::{self, Next, ReconcileError, Reconciler},
-        served::{Served, ServedResource},
-        watching::Watched,
-    },
+use crate::Context;
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    served::{Served, ServedResource},
+    watching::Watched,
 };
 
 pub const NAME: &str = "namespace";

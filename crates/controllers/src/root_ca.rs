@@ -10,14 +10,11 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in, objects},
-        reconciling::{self, Next, ReconcileError, Reconciler},
-        watching::Watched,
-    },
-    namespace,
+use crate::{Context, namespace};
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
 };
 
 pub const NAME: &str = "root-ca";

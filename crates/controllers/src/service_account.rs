@@ -8,14 +8,11 @@ use kube::{
     core::ApiResource,
 };
 
-use crate::{
-    Context,
-    machinery::{
-        api::{built_in, objects},
-        reconciling::{self, Next, ReconcileError, Reconciler},
-        watching::Watched,
-    },
-    namespace,
+use crate::{Context, namespace};
+use sheaf_client::{
+    api::{built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
 };
 
 pub const NAME: &str = "service-account";

@@ -12,14 +12,11 @@ use kube::{
 use serde_json::{Map, Value, json};
 use sheaf_resources::kinds::secret::{SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_UID};
 
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in, objects},
-        reconciling::{self, Next, ReconcileError, Reconciler},
-        watching::Watched,
-    },
-    service_account,
+use crate::{Context, service_account};
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
 };
 
 pub const NAME: &str = "service-account-token";

@@ -14,13 +14,11 @@ use super::{
     absent::AbsentOwners,
     graph::{Graph, Uid},
 };
-use crate::{
-    Context,
-    machinery::{
-        api::{self, built_in},
-        reconciling::{Next, ReconcileError},
-        served::{ResourceName, Served, ServedResource},
-    },
+use crate::Context;
+use sheaf_client::{
+    api::{self, built_in},
+    reconciling::{Next, ReconcileError},
+    served::{ResourceName, Served, ServedResource},
 };
 
 /// A kind that is not served may be one day; its objects' dependents are looked at again after this.

@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sheaf_planner::garbage::{Dependent, FOREGROUND, ORPHAN};
 
-use crate::machinery::served::ResourceName;
+use sheaf_client::served::ResourceName;
 
 pub type Uid = Arc<str>;
 

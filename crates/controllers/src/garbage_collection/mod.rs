@@ -23,14 +23,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::{collector::Collector, monitors::Monitors};
-use crate::{
-    Context,
-    machinery::{
-        reconciling::settle,
-        served::Served,
-        watching::{Notice, Noticed},
-        work_queue::WorkQueue,
-    },
+use crate::Context;
+use sheaf_client::{
+    reconciling::settle,
+    served::Served,
+    watching::{Notice, Noticed},
+    work_queue::WorkQueue,
 };
 
 pub const NAME: &str = "garbage-collection";

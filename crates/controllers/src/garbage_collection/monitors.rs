@@ -9,7 +9,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::machinery::{
+use sheaf_client::{
     served::{ResourceName, Served, ServedResource},
     watching::{self, NOTICES, Notice, Watched},
 };

@@ -19,7 +19,7 @@ use kube::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{api, work_queue::retry_after};
+use crate::{api, work_queue::retry_after};
 
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
@@ -33,7 +33,7 @@ pub const NOTICES: usize = 256;
 pub struct Watched {
     pub resource: ApiResource,
     /// Only objects whose fields are so.
-    pub fields: Option<&'static str>,
+    pub fields: Option<String>,
 }
 
 impl Watched {
@@ -41,8 +41,8 @@ impl Watched {
         Watched { resource, fields: None }
     }
 
-    pub fn only(resource: ApiResource, fields: &'static str) -> Self {
-        Watched { resource, fields: Some(fields) }
+    pub fn only(resource: ApiResource, fields: &str) -> Self {
+        Watched { resource, fields: Some(fields.to_owned()) }
     }
 }
 
@@ -109,7 +109,7 @@ impl Follower {
     /// Everything there is; answers the version at which that was so.
     async fn list(&self) -> Result<Result<String, kube::Error>, NobodyListens> {
         let mut params = ListParams::default().limit(PAGE);
-        params.field_selector = self.watched.fields.map(str::to_owned);
+        params.field_selector = self.watched.fields.clone();
         self.tell(Noticed::Began).await?;
         loop {
             let page = match self.objects.list_metadata(&params).await {
@@ -131,8 +131,7 @@ impl Follower {
 
     /// Every change after `version`, until it is time to list again.
     async fn watch_until(&self, relist: Instant, mut version: String) -> Result<(), NobodyListens> {
-        let params =
-            WatchParams { field_selector: self.watched.fields.map(str::to_owned), ..WatchParams::default() };
+        let params = WatchParams { field_selector: self.watched.fields.clone(), ..WatchParams::default() };
         let mut failures = 0;
         while Instant::now() < relist {
             let changes = match self.objects.watch_metadata(&params, &version).await {

@@ -22,9 +22,15 @@ pub struct WorkQueue<K> {
     failures: BTreeMap<K, u32>,
 }
 
+impl<K> Default for WorkQueue<K> {
+    fn default() -> Self {
+        WorkQueue { due: BTreeSet::new(), when: BTreeMap::new(), failures: BTreeMap::new() }
+    }
+}
+
 impl<K: Ord + Clone> WorkQueue<K> {
     pub fn new() -> Self {
-        WorkQueue { due: BTreeSet::new(), when: BTreeMap::new(), failures: BTreeMap::new() }
+        Self::default()
     }
 
     /// Something happened: look at the key now.

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
-use super::{
+use crate::{
     api,
     watching::{self, NOTICES, Noticed, Watched},
     work_queue::WorkQueue,

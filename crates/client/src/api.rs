@@ -1,4 +1,4 @@
-//! Requests every controller makes, and what their refusals mean.
+//! Requests every controller and agent makes, and what their refusals mean.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
@@ -9,7 +9,7 @@ use kube::{
 use serde_json::Value;
 
 /// Whose writes these are, for whoever looks at who wrote what.
-pub const FIELD_MANAGER: &str = "sheaf-controllers";
+pub const FIELD_MANAGER: &str = "sheaf";
 
 /// Names a kind that every cluster serves.
 pub fn built_in(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
