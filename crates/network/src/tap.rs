@@ -19,6 +19,7 @@ use std::{
 
 use rtnetlink::LinkUnspec;
 use rustix::io::Errno;
+use tokio_tun::TunBuilder;
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use crate::{
@@ -166,14 +167,16 @@ pub(crate) async fn remove(name: &InterfaceName, after: &AfterStep) -> Result<()
     Ok(())
 }
 
-/// Opens the tap and makes it if need be. Until it is made persistent it vanishes with
-/// its descriptor, so a crash in between leaves nothing.
+/// Makes the tap if need be, and opens it. Until it is made persistent, by when it has
+/// its owner, it vanishes with its descriptor; a crash in between leaves nothing.
 fn open_device(name: &str, owner: u32) -> io::Result<SyncDevice> {
-    let device =
-        DeviceBuilder::new().name(name).layer(Layer::L2).offload(true).inherit_enable_state().build_sync()?;
-    device.user(i32::from_ne_bytes(owner.to_ne_bytes()))?;
-    device.persist()?;
-    Ok(device)
+    let owner = i32::from_ne_bytes(owner.to_ne_bytes());
+    let made = TunBuilder::new().name(name).tap().owner(owner).persist().close_on_exec().build();
+    drop(made.map_err(|why| match why {
+        tokio_tun::Error::IoError(source) => source,
+        tokio_tun::Error::NixError(errno) => errno.into(),
+    })?);
+    DeviceBuilder::new().name(name).layer(Layer::L2).offload(true).inherit_enable_state().build_sync()
 }
 
 fn label_of(config: &NetworkConfig, id: &NicId) -> String {

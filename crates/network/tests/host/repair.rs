@@ -17,7 +17,8 @@ fn whatever_is_taken_away_is_put_back() {
         let look = || {
             let rules = run(&format!("ip netns exec {node} nft list ruleset"));
             let address = run(&format!("ip -n {node} -4 -o addr show dev sheaf0"));
-            let address = address.split_whitespace().skip(2).take(4).collect::<Vec<_>>().join(" ");
+            let words = |line: &str| line.split_whitespace().skip(2).take(4).collect::<Vec<_>>().join(" ");
+            let address = address.lines().map(words).collect::<Vec<_>>().join(", ");
             let bridge = run(&format!("ip -n {node} -o link show sheaf0"));
             let mac = bridge.split("link/ether ").nth(1).unwrap()[..17].to_owned();
             let ports = run(&format!("ip -n {node} -o link show master sheaf0"));
