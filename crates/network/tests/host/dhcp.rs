@@ -32,7 +32,8 @@ async fn with_ports(ports: &[Port]) -> Network {
 fn udhcpc(namespace: &str, directory: &Path, more: &str) -> Option<String> {
     let (script, told) = (directory.join("script"), directory.join("told"));
     let _ = fs::remove_file(&told);
-    fs::write(&script, format!("#!/bin/sh\n[ \"$1\" = bound ] && env > {}\nexit 0\n", told.display())).unwrap();
+    fs::write(&script, format!("#!/bin/sh\n[ \"$1\" = bound ] && env > {}\nexit 0\n", told.display()))
+        .unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let script = script.display();
     let asked = attempt(&format!(
@@ -95,7 +96,9 @@ fn dhclient_takes_its_address_and_renews_it() {
         let network = with_ports(&[port(7)]).await;
         let guest = Guest::plug_in(&place, "guest", port(7).mac, network.open_tap(&port(7)).await.unwrap());
         let namespace = guest.namespace.clone();
-        let client = format!("ip netns exec {namespace} dhclient -v -1 -sf /bin/true -lf {at}/leases -pf {at}/pid eth0");
+        let client = format!(
+            "ip netns exec {namespace} dhclient -v -1 -sf /bin/true -lf {at}/leases -pf {at}/pid eth0"
+        );
         let (first, again) = served(&network, move || {
             let asked = |command: &str| String::from_utf8(attempt(command).stderr).unwrap();
             let first = asked(&client);

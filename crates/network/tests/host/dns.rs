@@ -72,7 +72,8 @@ fn resolve_once(namespace: &str, address: Ipv4Addr) -> thread::JoinHandle<()> {
         let question = Message::from_vec(&bytes[..length]).unwrap();
         let mut answer = Message::response(question.metadata.id, OpCode::Query);
         answer.add_queries(question.queries.iter().cloned());
-        let record = |address| Record::from_rdata(question.queries[0].name().clone(), 60, RData::A(A(address)));
+        let record =
+            |address| Record::from_rdata(question.queries[0].name().clone(), 60, RData::A(A(address)));
         let mut forged = answer.clone();
         forged.metadata.id ^= 1;
         forged.add_answer(record(Ipv4Addr::new(6, 6, 6, 6)));

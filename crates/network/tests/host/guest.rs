@@ -22,7 +22,8 @@ impl Guest {
     pub fn plug_in(place: &Place, what: &str, mac: Mac, tap: OwnedFd) -> Guest {
         let namespace = place.add(what);
         let nic = within(&namespace, || {
-            let nic = DeviceBuilder::new().name("eth0").layer(Layer::L2).offload(true).mac_addr(mac.0).build_sync();
+            let nic =
+                DeviceBuilder::new().name("eth0").layer(Layer::L2).offload(true).mac_addr(mac.0).build_sync();
             nic.unwrap().as_fd().try_clone_to_owned().unwrap()
         });
         // Each ends when its interface is removed.

@@ -26,7 +26,8 @@ async fn live(network: &Network) {
 fn killed_after_any_step_the_next_start_arrives_and_leaves_nothing_behind() {
     let Some(place) = Place::new() else { return };
     let node = place.node();
-    let seen = || (run(&format!("ip -n {node} -br link")), run(&format!("ip netns exec {node} nft list ruleset")));
+    let seen =
+        || (run(&format!("ip -n {node} -br link")), run(&format!("ip netns exec {node} nft list ruleset")));
     let untouched = seen();
     let mut steps = 0;
     loop {

@@ -27,7 +27,8 @@ fn guests_reach_each_other_and_the_outside_and_nothing_they_should_not() {
             [6443, 8080].map(|port| TcpListener::bind(("0.0.0.0", port)).unwrap()).into_iter().collect();
         run(&format!("ip -n {outside} addr add 198.51.100.1/32 dev lo"));
         run(&format!("ip -n {outside} addr add 169.254.169.254/32 dev lo"));
-        let gets = |address: &str, port: u16| one.attempt(&format!("busybox nc -w 2 {address} {port} -e /bin/true"));
+        let gets =
+            |address: &str, port: u16| one.attempt(&format!("busybox nc -w 2 {address} {port} -e /bin/true"));
 
         assert!(one.can_ping("10.52.0.3"), "each other");
         assert!(one.can_ping("10.52.0.1"), "the gateway");

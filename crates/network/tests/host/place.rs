@@ -36,7 +36,10 @@ impl Place {
         if !rustix::process::geteuid().is_root() {
             let name = thread::current().name().unwrap_or_default().to_owned();
             // Straight to the stream: what goes through `eprintln!` a passing test keeps to itself.
-            let _ = writeln!(std::io::stderr(), "\n*** SKIPPED {name}: it makes network namespaces; run it as root ***");
+            let _ = writeln!(
+                std::io::stderr(),
+                "\n*** SKIPPED {name}: it makes network namespaces; run it as root ***"
+            );
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

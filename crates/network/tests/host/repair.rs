@@ -41,7 +41,7 @@ fn whatever_is_taken_away_is_put_back() {
             format!("ip netns exec {node} busybox sysctl -w net.ipv4.ip_forward=0"),
         ] {
             run(&harm);
-            assert_ne!(look_if_there(&node, &look), Some(whole.clone()), "no harm done by {harm}");
+            assert_ne!(look_if_there(&node, look), Some(whole.clone()), "no harm done by {harm}");
             network.ensure().await.unwrap();
             assert_eq!(look(), whole, "after {harm}");
         }
@@ -88,7 +88,10 @@ fn a_tap_is_persistent_labelled_owned_and_held_by_one() {
         let found = FoundTap { name: tap.clone(), id: Some(port(2).id) };
         assert_eq!(network.found_taps().await.unwrap(), [found]);
         let details = run(&format!("ip -n {node} -d tuntap"));
-        assert!(details.contains("persist") && details.contains("vnet_hdr") && details.contains("user 4242"), "{details}");
+        assert!(
+            details.contains("persist") && details.contains("vnet_hdr") && details.contains("user 4242"),
+            "{details}"
+        );
         let link = run(&format!("ip -n {node} link show {tap}"));
         assert!(link.contains("master sheaf0") && link.contains("default/vm-2 0"), "{link}");
         assert!(!run(&format!("ip -n {node} addr show {tap}")).contains("inet6"));
@@ -105,7 +108,9 @@ fn removing_everything_leaves_nothing_and_can_be_repeated() {
     let Some(place) = Place::new() else { return };
     let node = place.node();
     place.on_the_node(async || {
-        let seen = || (run(&format!("ip -n {node} -br link")), run(&format!("ip netns exec {node} nft list ruleset")));
+        let seen = || {
+            (run(&format!("ip -n {node} -br link")), run(&format!("ip netns exec {node} nft list ruleset")))
+        };
         let before = seen();
         let network = network();
         network.ensure().await.unwrap();

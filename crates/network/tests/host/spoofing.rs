@@ -32,7 +32,8 @@ fn udp(from: Mac, source: Ipv4Addr, ports: (u16, u16)) -> Vec<u8> {
     let sum: u32 = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     header[10..12].copy_from_slice(&sum.to_be_bytes());
-    let datagram = [&ports.0.to_be_bytes()[..], &ports.1.to_be_bytes(), &length.to_be_bytes(), &[0, 0], &payload];
+    let datagram =
+        [&ports.0.to_be_bytes()[..], &ports.1.to_be_bytes(), &length.to_be_bytes(), &[0, 0], &payload];
     ethernet(from, 0x0800, &[header, datagram.concat()].concat())
 }
 
