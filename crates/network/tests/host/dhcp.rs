@@ -1,6 +1,6 @@
 //! Real DHCP clients in guests.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use sheaf_network::{Network, Port};
 
@@ -113,6 +113,40 @@ fn dhclient_takes_its_address_and_renews_it() {
         assert!(first.contains("DHCPACK of 10.52.0.7 from 10.52.0.1"), "{first}");
         assert!(again.contains("DHCPACK of 10.52.0.7 from 10.52.0.1"), "{again}");
         assert!(!again.contains("DHCPDISCOVER"), "{again}");
+        drop(guest);
+        network.remove_everything().await.unwrap();
+    });
+}
+
+#[test]
+fn systemd_networkd_takes_its_address() {
+    let networkd = "/lib/systemd/systemd-networkd";
+    let Some(place) = Place::new() else { return };
+    if !Path::new(networkd).exists() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "\n*** SKIPPED systemd_networkd_takes_its_address: there is no {networkd} ***"
+        );
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // Mounts of its own, so that it neither finds the host's settings nor leaves any. With `/sys`
+    // read-only it takes itself to be in a container, where nobody waits for udev.
+    let script = format!(
+        "mount --make-rprivate / && mount -t tmpfs tmpfs /run && mount -o remount,ro,bind /sys || exit 1\n\
+         mkdir -p /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/network && chmod -R 777 /run\n\
+         printf '[Match]\\nName=eth0\\n[Network]\\nDHCP=ipv4\\nLinkLocalAddressing=no\\nIPv6AcceptRA=no\\n' \
+         > /run/systemd/network/10-eth0.network\n\
+         SYSTEMD_LOG_LEVEL=info timeout 5 {networkd} 2>&1\n"
+    );
+    let path = directory.path().join("script");
+    fs::write(&path, script).unwrap();
+    place.on_the_node(async || {
+        let network = with_ports(&[port(7)]).await;
+        let guest = Guest::plug_in(&place, "guest", port(7).mac, network.open_tap(&port(7)).await.unwrap());
+        let command = format!("ip netns exec {} unshare --mount sh {}", guest.namespace, path.display());
+        let said = served(&network, move || String::from_utf8(attempt(&command).stdout).unwrap()).await;
+        assert!(said.contains("DHCPv4 address 10.52.0.7/16"), "{said}");
         drop(guest);
         network.remove_everything().await.unwrap();
     });
