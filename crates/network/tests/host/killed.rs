@@ -1,0 +1,73 @@
+//! The process is killed after every single step, and the next start carries on.
+
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use rustix::process::{Signal, getpid, kill_process};
+use sheaf_network::{AfterStep, Network};
+
+use crate::place::{Place, network, port, run};
+
+/// Tells the test binary that it is the child, and after which step it dies.
+const STEP: &str = "SHEAF_NETWORK_KILLED_AFTER";
+
+/// A whole life: the network comes up, a machine comes and goes, everything is removed.
+async fn live(network: &Network) {
+    network.ensure().await.unwrap();
+    network.set_ports(&[port(2)]).await.unwrap();
+    drop(network.open_tap(&port(2)).await.unwrap());
+    network.remove_everything().await.unwrap();
+}
+
+#[test]
+fn killed_after_any_step_the_next_start_arrives_and_leaves_nothing_behind() {
+    let Some(place) = Place::new() else { return };
+    let node = place.node();
+    let seen =
+        || (run(&format!("ip -n {node} -br link")), run(&format!("ip netns exec {node} nft list ruleset")));
+    let untouched = seen();
+    let mut steps = 0;
+    loop {
+        let child = Command::new("ip")
+            .args(["netns", "exec", &node])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "killed::the_child", "--ignored"])
+            .env(STEP, steps.to_string())
+            .output()
+            .unwrap();
+        if child.status.success() {
+            break;
+        }
+        assert_eq!(child.status.signal(), Some(9), "{}", String::from_utf8_lossy(&child.stdout));
+        steps += 1;
+        place.on_the_node(async || {
+            let network = network();
+            network.ensure().await.unwrap();
+            assert!(network.found_taps().await.unwrap().len() <= 1);
+            network.set_ports(&[port(2)]).await.unwrap();
+            drop(network.open_tap(&port(2)).await.unwrap());
+            assert_eq!(network.found_taps().await.unwrap()[0].id, Some(port(2).id));
+            network.remove_everything().await.unwrap();
+        });
+        assert_eq!(seen(), untouched, "something was left behind after step {steps}");
+        run(&format!("ip netns exec {node} busybox sysctl -w net.ipv4.ip_forward=0"));
+    }
+    assert!(steps >= 12, "only {steps} steps were seen");
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn the_child() {
+    let last: usize = std::env::var(STEP).unwrap().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let taken = AtomicUsize::new(0);
+    let network = network().after_step(AfterStep::call(move |_| {
+        if taken.fetch_add(1, Ordering::Relaxed) == last {
+            kill_process(getpid(), Signal::KILL).unwrap();
+        }
+    }));
+    runtime.block_on(live(&network));
+}
