@@ -19,9 +19,6 @@ use crate::status::ApiError;
 
 /// The largest request body, as the original has it; objects are held to the same limit.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
-/// How much more of a body that is too large is read and forgotten. A client that is still writing when
-/// the connection closes does not see the answer.
-const MAX_IGNORED: usize = 2 * MAX_BODY;
 /// Deeper nesting than any real object needs.
 const MAX_DEPTH: usize = 200;
 /// So many unknown or repeated fields are named; the rest is counted.
@@ -35,34 +32,41 @@ pub struct Document {
     pub repeated: Vec<String>,
 }
 
-/// Reads the whole body, refusing one that is larger than [`MAX_BODY`].
-pub async fn read<B>(body: B) -> Result<Bytes, ApiError>
+/// Reads the whole body, refusing one that is larger than `limit`.
+pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
-    if body.size_hint().lower() > (MAX_BODY + MAX_IGNORED) as u64 {
-        return Err(ApiError::body_too_large(MAX_BODY));
+    let most = limit + ignored(limit);
+    if body.size_hint().lower() > most as u64 {
+        return Err(ApiError::body_too_large(limit));
     }
     let mut body = body;
     let mut whole = BytesMut::new();
     let mut length = 0;
-    while length <= MAX_BODY + MAX_IGNORED
+    while length <= most
         && let Some(frame) = body.frame().await
     {
         let frame =
             frame.map_err(|why| ApiError::bad_request(format!("the body could not be read: {why}")))?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
-        match length <= MAX_BODY {
+        match length <= limit {
             true => whole.extend_from_slice(&data),
             false => whole = BytesMut::new(),
         }
     }
-    if length > MAX_BODY {
-        return Err(ApiError::body_too_large(MAX_BODY));
+    if length > limit {
+        return Err(ApiError::body_too_large(limit));
     }
     Ok(whole.freeze())
+}
+
+/// How much more of a body that is too large is read and forgotten. A client that is still writing when
+/// the connection closes does not see the answer.
+fn ignored(limit: usize) -> usize {
+    2 * limit
 }
 
 /// The media type of a request body without parameters; JSON when the client says nothing.
@@ -324,7 +328,7 @@ mod tests {
     #[tokio::test]
     async fn an_oversized_body_is_refused_while_it_is_read() {
         let body = http_body_util::Full::new(Bytes::from(vec![b' '; MAX_BODY + 1]));
-        assert_eq!(read(body).await.unwrap_err().reason(), "RequestEntityTooLarge");
+        assert_eq!(read(body, MAX_BODY).await.unwrap_err().reason(), "RequestEntityTooLarge");
     }
 
     proptest::proptest! {

@@ -19,6 +19,7 @@ pub mod dispatch;
 pub mod encryption;
 pub mod health;
 pub mod identity;
+pub mod intake;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
@@ -66,7 +67,8 @@ pub struct ApiConfig {
     pub token_keys: Arc<SigningKeys>,
     pub encryption_keys: KeyRing,
     pub keep_keys: Arc<dyn KeepKeys>,
-    /// Whether slow work (password hashing) may use threads; not in a simulation.
+    /// Whether slow work (password hashing, large bodies) may use threads; not in a simulation. Needs a runtime with
+    /// several.
     pub threads: bool,
 }
 
@@ -89,6 +91,7 @@ pub struct Inner {
     pub(crate) token_issuer: TokenIssuer,
     pub(crate) users: std::sync::OnceLock<LocalUsers>,
     pub(crate) openapi: openapi::Documents,
+    pub(crate) intake: intake::Intake,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -125,6 +128,7 @@ impl ApiServer {
             token_issuer: TokenIssuer::new(config.token_keys.clone(), settings, world.clone()),
             users: std::sync::OnceLock::new(),
             openapi: openapi::Documents::default(),
+            intake: intake::Intake::default(),
             stopping: watch::Sender::new(false),
             key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),
             store,
@@ -145,6 +149,15 @@ impl ApiServer {
     /// Ends all watches; new requests are still answered until the listener closes.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
+    }
+
+    /// Does work that takes long for large `bytes`, without holding up those whose requests share the thread.
+    pub(crate) fn heavy<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        const LARGE: usize = 64 * 1024;
+        match self.config.threads && bytes > LARGE {
+            true => tokio::task::block_in_place(work),
+            false => work(),
+        }
     }
 
     /// A token without an end, for a Secret that holds it: it lives as long as the Secret does.

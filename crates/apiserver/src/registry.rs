@@ -166,7 +166,8 @@ impl Registry {
             let served = self.read_definition(object);
             state.definitions.insert(place.clone(), Definition { revision: object.revision, served });
         }
-        let all = state.built_in.iter().chain(state.definitions.values().flat_map(|d| &d.served));
+        // The built-in ones last: nothing takes their place.
+        let all = state.definitions.values().flat_map(|d| &d.served).chain(&state.built_in);
         let kinds = all
             .map(|served| {
                 let kind = &served.kind;
@@ -223,8 +224,9 @@ fn refiner(served: Arc<Served>) -> crate::cache::Refine {
         let mut after = before.clone();
         let schema = served.kind.schema.get();
         schema::prune(&mut after, &schema, true);
-        schema::apply_defaults(&mut after, &schema);
-        if after == before {
+        let filled = schema::apply_defaults(&mut after, &schema);
+        // An object that the defaults of a new schema would make too large stays as it was written.
+        if filled.is_err() || after == before {
             return None;
         }
         let stored = crate::cache::object::encode(&after);

@@ -7,15 +7,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{api::ListParams, core::ApiResource};
 use serde_json::{Value, json};
-use sheaf_planner::role_aggregation::{self, Step};
-use sheaf_resources::rbac::{self, Role};
-
-use crate::Context;
 use sheaf_client::{
     api::{self, built_in, objects},
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
+use sheaf_planner::role_aggregation::{self, Step};
+use sheaf_resources::rbac::{self, Role};
+
+use crate::Context;
 
 pub const NAME: &str = "cluster-role";
 

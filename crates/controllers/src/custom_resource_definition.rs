@@ -22,6 +22,11 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::{Value, json};
+use sheaf_client::{
+    api::{self, built_in, objects},
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
+};
 use sheaf_resources::kinds::{
     self,
     custom_resource_definition::{
@@ -31,11 +36,6 @@ use sheaf_resources::kinds::{
 };
 
 use crate::Context;
-use sheaf_client::{
-    api::{self, built_in, objects},
-    reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
-};
 
 pub const NAME: &str = "custom-resource-definition";
 /// Definitions are large; this many at a time.
@@ -182,8 +182,11 @@ impl Definitions {
         if !held.is_some_and(|held| held.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER)) {
             return Ok(Next::rest());
         }
-        if !status::is_true(&definition, "Established") {
-            // Never served, so there is nothing of it.
+        let (group, plural) = (&definition["spec"]["group"], &definition["spec"]["names"]["plural"]);
+        let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+        if !status::is_true(&definition, "Established") || kinds::is_built_in(&text(group), &text(plural)) {
+            // Never served, so there is nothing of it. What Sheaf itself serves under that name is not its own,
+            // whatever its status says.
             self.remove_finalizer(name, &definition).await?;
             return Ok(Next::rest());
         }
@@ -295,6 +298,6 @@ fn served_resource(definition: &Value) -> Option<ApiResource> {
         &text(&spec["group"]),
         &text(&version["name"]),
         &text(&names["kind"]),
-        &text(&names["plural"]),
+        &text(&spec["names"]["plural"]),
     ))
 }

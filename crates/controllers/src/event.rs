@@ -10,13 +10,13 @@ use kube::{
     api::{DynamicObject, ListParams, PropagationPolicy},
     core::ApiResource,
 };
-use sheaf_world::Timestamp;
-
-use crate::Context;
 use sheaf_client::{
     api::{self, built_in, objects},
     reconciling::ReconcileError,
 };
+use sheaf_world::Timestamp;
+
+use crate::Context;
 
 pub const NAME: &str = "event";
 const ROUND: Duration = Duration::from_secs(60);

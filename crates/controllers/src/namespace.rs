@@ -12,15 +12,15 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::{Value, json};
-use sheaf_planner::namespace_deletion::{self, Content, Seen, Step};
-
-use crate::Context;
 use sheaf_client::{
     api::{self, built_in, objects},
     reconciling::{self, Next, ReconcileError, Reconciler},
     served::{Served, ServedResource},
     watching::Watched,
 };
+use sheaf_planner::namespace_deletion::{self, Content, Seen, Step};
+
+use crate::Context;
 
 pub const NAME: &str = "namespace";
 /// Objects looked at at a time when counting what is left.

@@ -9,13 +9,13 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::json;
-
-use crate::{Context, namespace};
 use sheaf_client::{
     api::{self, built_in, objects},
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
+
+use crate::{Context, namespace};
 
 pub const NAME: &str = "root-ca";
 const CONFIG_MAP: &str = "kube-root-ca.crt";

@@ -7,13 +7,13 @@ use kube::{
     api::{DynamicObject, PostParams},
     core::ApiResource,
 };
-
-use crate::{Context, namespace};
 use sheaf_client::{
     api::{built_in, objects},
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
+
+use crate::{Context, namespace};
 
 pub const NAME: &str = "service-account";
 const DEFAULT: &str = "default";

@@ -10,14 +10,14 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::{Map, Value, json};
-use sheaf_resources::kinds::secret::{SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_UID};
-
-use crate::{Context, service_account};
 use sheaf_client::{
     api::{self, built_in, objects},
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
+use sheaf_resources::kinds::secret::{SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_UID};
+
+use crate::{Context, service_account};
 
 pub const NAME: &str = "service-account-token";
 const TYPE_IS_TOKEN: &str = "type=kubernetes.io/service-account-token";

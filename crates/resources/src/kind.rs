@@ -129,6 +129,8 @@ pub struct Behaviour {
     pub name_rule: NameRule,
     /// Whether an update without a resourceVersion is taken as "whatever is there".
     pub unconditional_update: bool,
+    /// Whether a PUT of an object that is not there makes it.
+    pub create_on_update: bool,
     /// Whether `metadata.generation` counts changes of what is wanted.
     pub generation: bool,
     /// Encrypted in the store.
@@ -147,6 +149,7 @@ impl Behaviour {
         warnings: |_, _| Vec::new(),
         name_rule: NameRule::DnsSubdomain,
         unconditional_update: true,
+        create_on_update: false,
         generation: false,
         sealed: false,
         finalizer_on_delete: None,

@@ -187,3 +187,23 @@ fn a_request_under_way_is_answered_before_the_server_stops() {
     let (code, _) = connection.head().unwrap();
     assert_eq!(code, 201);
 }
+
+#[test]
+fn strangers_cannot_fill_the_memory_with_bodies() {
+    let own = Node::start();
+    let before = own.resident_kib();
+    let body = vec![b'x'; 3_000_000];
+    let mut strangers = Vec::new();
+    for n in 0..60 {
+        let mut stranger = Credentials::anonymous(&own).connect(&own);
+        let path = if n % 2 == 0 { "/v3-public/x" } else { "/v3-public/localProviders/local?action=login" };
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len() + 1);
+        // The server may have answered and hung up by now.
+        _ = stranger.write(head.as_bytes());
+        _ = stranger.write(&body);
+        strangers.push(stranger);
+    }
+    let grown = own.resident_kib().saturating_sub(before) / 1024;
+    assert!(grown < 60, "the server grew by {grown} MiB for {} strangers", strangers.len());
+    answers_promptly(&own);
+}

@@ -80,3 +80,31 @@ fn two_hundred_watches_that_never_read_cost_little_and_hold_up_nobody() {
     drop(slow);
     assert_eq!(credentials.connect(&node).get("/readyz").code, 200);
 }
+
+#[test]
+fn watches_of_large_objects_that_never_read_hold_a_piece_each_and_not_all_they_missed() {
+    const LARGE: usize = 40;
+    let node = Node::start();
+    let credentials = node.admin();
+    let mut connection = credentials.connect(&node);
+    let version = connection.get(PATH).object()["metadata"]["resourceVersion"].clone();
+    for n in 0..LARGE {
+        let metadata = json!({"name": format!("large-{n}"), "labels": {"written": "here"}});
+        let data = json!({"padding": "x".repeat(1_000_000)});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        connection.post(PATH, &object).object();
+    }
+    let before = node.resident_kib();
+    let watch =
+        format!("{PATH}?watch=1&labelSelector=written%3Dhere&resourceVersion={}", version.as_str().unwrap());
+    let slow: Vec<_> = (0..8).map(|_| credentials.connect(&node).watch(&watch)).collect();
+    thread::sleep(Duration::from_secs(2));
+    let grown = node.resident_kib().saturating_sub(before) / 1024;
+    assert!(grown < 100, "the server grew by {grown} MiB for {} watches", slow.len());
+    // And who reads gets everything.
+    let mut late = slow.into_iter().next().unwrap();
+    for n in 0..LARGE {
+        let event = late.next().expect("the watch goes on");
+        assert_eq!(event["object"]["metadata"]["name"], format!("large-{n}"));
+    }
+}

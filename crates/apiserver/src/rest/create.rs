@@ -27,7 +27,7 @@ impl ApiServer {
             ));
         }
         let options = WriteOptions::parse(call.query)?;
-        let decoded = decode::object(call, &options)?;
+        let decoded = self.heavy(call.body.len(), || decode::object(call, &options))?;
         let written = self.create_object(call, decoded, options.dry_run).await?;
         self.written_response(call, &written, success::CREATED)
     }

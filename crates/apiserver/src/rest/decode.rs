@@ -46,7 +46,8 @@ pub fn accept(
     // As they come in a document whose keys are in order, which is how clients write them.
     unknown.sort_by(|one, other| top(one).cmp(top(other)));
     let warnings = judge(validation, repeated, unknown).map_err(|why| decode_error(served, &why))?;
-    schema::apply_defaults(&mut object, &schema);
+    schema::apply_defaults(&mut object, &schema)
+        .map_err(|why| ApiError::request_too_large(&why.to_string()))?;
     if let Some(conversion) = &kind.conversion {
         (conversion.into_stored)(&mut object);
     }

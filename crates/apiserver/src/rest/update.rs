@@ -53,7 +53,7 @@ impl ApiServer {
     pub(crate) async fn update(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
         let part = Part::of(call)?;
         let options = WriteOptions::parse(call.query)?;
-        let decoded = decode::object(call, &options)?;
+        let decoded = self.heavy(call.body.len(), || decode::object(call, &options))?;
         let mut object = decoded;
         self.settle_namespace(call, &mut object)?;
         match object["metadata"]["name"].as_str().unwrap_or_default() {
@@ -66,8 +66,29 @@ impl ApiServer {
                 )));
             }
         }
-        let written = self.modify(call, part, options.dry_run, |_current| Ok(object.clone())).await?;
-        self.written_response(call, &written, success::OK)
+        match self.modify(call, part, options.dry_run, |_current| Ok(object.clone())).await {
+            Ok(written) => self.written_response(call, &written, success::OK),
+            Err(why) if why.is_not_found() && self.may_create_instead(call, part, &object)? => {
+                let written = self.create_object(call, object, options.dry_run).await?;
+                self.written_response(call, &written, success::CREATED)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Whether a PUT of an object that is not there is meant to make it: for some kinds, when the client does not
+    /// speak of an earlier version, and may create.
+    fn may_create_instead(&self, call: &Call<'_>, part: Part, object: &Value) -> Result<bool, ApiError> {
+        if !call.served.kind.behaviour.create_on_update
+            || part != Part::Main
+            || !version_of(object).is_empty()
+            || object["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty())
+        {
+            return Ok(false);
+        }
+        let create = crate::request::ResourceRequest { verb: Verb::Create, ..call.request.clone() };
+        self.authorize_resource(call.user, &create, call.query)?;
+        Ok(true)
     }
 
     /// Applies `change` to the object named in the path. `change` sees the current object in its stored version

@@ -218,10 +218,19 @@ impl Follower {
             self.seen = self.table.changed();
             match self.server.cache.changes_after(&self.table, self.position, BATCH) {
                 Ok((changes, through)) => {
-                    for change in changes {
+                    let mut reached = through;
+                    let mut changes = changes.into_iter().peekable();
+                    while let Some(change) = changes.next() {
                         self.push_change(&mut out, &change);
+                        // A slow reader holds one piece, not everything it has missed. A revision is
+                        // sent whole, since the position knows revisions only.
+                        let ends = changes.peek().is_some_and(|next| next.revision != change.revision);
+                        if out.len() >= PIECE && ends {
+                            reached = change.revision;
+                            break;
+                        }
                     }
-                    self.position = self.position.max(through);
+                    self.position = self.position.max(reached);
                 }
                 Err(too_old) => {
                     let message = format!("too old resource version: {} ({})", self.position, too_old.oldest);

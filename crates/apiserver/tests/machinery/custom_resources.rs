@@ -230,3 +230,46 @@ async fn a_format_nobody_checks_is_warned_of_once() {
     let relabelled = house.patch(&format!("{DEFINITIONS}/widgets.example.com"), "merge-patch", label).await;
     assert!(relabelled.warnings.is_empty(), "{:?}", relabelled.warnings);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_never_takes_the_place_of_what_is_built_in() {
+    let house = House::new().await;
+    let mut own = definition();
+    own["metadata"]["name"] = "users.management.cattle.io".into();
+    own["spec"]["group"] = "management.cattle.io".into();
+    own["spec"]["names"] = json!({"plural": "users", "kind": "Foo"});
+    let refused = house.post(DEFINITIONS, own).await;
+    assert_eq!(refused.refusal(), (422, "Invalid"));
+    assert!(refused.message().contains("is served by Sheaf itself"), "{}", refused.message());
+    // Nor by what somebody writes into the status of one that may be.
+    let mut other = definition();
+    other["metadata"]["name"] = "widgets.management.cattle.io".into();
+    other["spec"]["group"] = "management.cattle.io".into();
+    let mut served = house.establish(other).await;
+    served["status"]["acceptedNames"]["plural"] = "users".into();
+    served["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    house.put(&format!("{DEFINITIONS}/widgets.management.cattle.io/status"), served).await;
+    let users = house.get("/apis/management.cattle.io/v3/users").await.ok();
+    assert_eq!(users["kind"], "UserList");
+    assert_eq!(house.get("/apis/management.cattle.io/v1/users").await.code, 404);
+    let widgets = house.get("/apis/management.cattle.io/v1/namespaces/default/widgets").await.ok();
+    assert_eq!(widgets["kind"], "WidgetList");
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_do_not_blow_an_object_up() {
+    let house = House::new().await;
+    let mut large = definition();
+    large["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({
+        "type": "object",
+        "additionalProperties": {"type": "object", "properties": {
+            "x": {"type": "string", "default": "d".repeat(50_000)}}},
+    });
+    house.establish(large).await;
+    let many: serde_json::Map<_, _> = (0..20_000).map(|n| (format!("k{n}"), json!({}))).collect();
+    let refused = house.post(WIDGETS, widget("many", many.into())).await;
+    assert_eq!(refused.refusal(), (413, "RequestEntityTooLarge"));
+    assert!(refused.message().contains("defaults"), "{}", refused.message());
+    let few = house.post(WIDGETS, widget("few", json!({"a": {}}))).await.ok();
+    assert_eq!(few["spec"]["a"]["x"].as_str().unwrap().len(), 50_000);
+}

@@ -231,3 +231,31 @@ async fn both_event_groups_show_one_event() {
     let listed = house.get("/api/v1/events?fieldSelector=involvedObject.name%3Dn,reason%3DRain").await.ok();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_put_of_what_is_not_there_makes_it_for_some_kinds_and_not_for_others() {
+    let house = House::new().await;
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "late"}, "rules": []});
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/late";
+    let made = house.put(path, role.clone()).await;
+    assert_eq!(made.code, 201);
+    assert_eq!(house.put(path, role.clone()).await.code, 200);
+    house.delete(path).await.ok();
+    // Who speaks of a version means an object that was there.
+    let mut stale = role;
+    stale["metadata"]["resourceVersion"] = "7".into();
+    assert_eq!(house.put(path, stale).await.refusal(), (404, "NotFound"));
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}});
+    assert_eq!(house.put(&format!("{MAPS}/late"), map).await.refusal(), (404, "NotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_delete_closes_a_namespace() {
+    let house = House::new().await;
+    let closed = json!({"status": {"phase": "Terminating"}});
+    let refused = house.patch("/api/v1/namespaces/default/status", "merge-patch", closed).await;
+    assert_eq!(refused.refusal(), (422, "Invalid"));
+    assert!(refused.message().contains("may only be 'Active' if `deletionTimestamp` is empty"));
+    house.config_map("still-open", json!({})).await;
+}

@@ -8,6 +8,11 @@ use kube::{
     api::{DynamicObject, ListParams, PostParams, PropagationPolicy},
 };
 use serde_json::{Value, json};
+use sheaf_client::{
+    api::{self, built_in},
+    reconciling::{Next, ReconcileError},
+    served::{ResourceName, Served, ServedResource},
+};
 use sheaf_planner::garbage::{self, Found, Item, Live, Owner, Propagation, Reference, Scope, Step};
 
 use super::{
@@ -15,11 +20,6 @@ use super::{
     graph::{Graph, Uid},
 };
 use crate::Context;
-use sheaf_client::{
-    api::{self, built_in},
-    reconciling::{Next, ReconcileError},
-    served::{ResourceName, Served, ServedResource},
-};
 
 /// A kind that is not served may be one day; its objects' dependents are looked at again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(30);

@@ -23,13 +23,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::{collector::Collector, monitors::Monitors};
-use crate::Context;
 use sheaf_client::{
     reconciling::settle,
     served::Served,
     watching::{Notice, Noticed},
     work_queue::WorkQueue,
 };
+
+use crate::Context;
 
 pub const NAME: &str = "garbage-collection";
 /// Which resources there are is asked this often, and whenever a definition changes.

@@ -22,6 +22,7 @@ pub fn kind() -> Kind {
         .behaving(Behaviour {
             validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
             name_rule: NameRule::PathSegment,
+            create_on_update: true,
             ..Behaviour::PLAIN
         })
 }

@@ -20,6 +20,7 @@ pub fn kind() -> Kind {
                 changed_binding_problems(new, old, false).into_iter().map(FieldError::from).collect()
             },
             name_rule: NameRule::PathSegment,
+            create_on_update: true,
             ..Behaviour::PLAIN
         },
     )

@@ -113,6 +113,8 @@ pub enum CustomResourceError {
     },
     #[error("the definition {definition} lacks {what}")]
     Incomplete { definition: String, what: &'static str },
+    #[error("the definition {definition} speaks of a resource that Sheaf itself serves")]
+    BuiltIn { definition: String },
 }
 
 impl CustomResource {
@@ -122,8 +124,13 @@ impl CustomResource {
         let spec = &crd["spec"];
         let accepted = &crd["status"]["acceptedNames"];
         let names = if text(&accepted["plural"]).is_empty() { &spec["names"] } else { accepted };
-        let names = Names::read(names);
+        let mut names = Names::read(names);
+        // Where its objects are is never up to what somebody wrote into its status.
+        names.plural = text(&spec["names"]["plural"]).to_owned();
         let group = text(&spec["group"]).to_owned();
+        if super::is_built_in(&group, &names.plural) {
+            return Err(CustomResourceError::BuiltIn { definition });
+        }
         for (what, value) in [("a group", &group), ("a plural name", &names.plural), ("a kind", &names.kind)]
         {
             if value.is_empty() {

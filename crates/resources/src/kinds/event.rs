@@ -39,7 +39,7 @@ pub fn core_kind() -> Kind {
             "source",
             "type",
         ])
-        .behaving(Behaviour { validate, ..Behaviour::PLAIN })
+        .behaving(Behaviour { validate, create_on_update: true, ..Behaviour::PLAIN })
 }
 
 pub fn events_kind() -> Kind {
@@ -55,7 +55,7 @@ pub fn events_kind() -> Kind {
             "reportingController",
             "type",
         ])
-        .behaving(Behaviour { validate, ..Behaviour::PLAIN });
+        .behaving(Behaviour { validate, create_on_update: true, ..Behaviour::PLAIN });
     kind.stored_under = (String::new(), "events".into());
     kind.stored_version = "v1".into();
     kind.conversion = Some(Conversion { from_stored, into_stored });

@@ -16,7 +16,7 @@ pub fn kind() -> Kind {
             Column::computed("Holder", |lease, _| lease["spec"]["holderIdentity"].clone()),
             age_column(),
         ])
-        .behaving(Behaviour { validate, ..Behaviour::PLAIN })
+        .behaving(Behaviour { validate, create_on_update: true, ..Behaviour::PLAIN })
 }
 
 fn validate(lease: &Value, _old: Option<&Value>) -> Vec<FieldError> {

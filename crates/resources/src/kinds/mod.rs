@@ -17,6 +17,8 @@ pub mod storage_class;
 pub mod token;
 pub mod user;
 
+use std::{collections::BTreeSet, sync::OnceLock};
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -47,6 +49,13 @@ pub fn built_in() -> Vec<Kind> {
     ];
     rows.extend(access_review::kinds());
     rows
+}
+
+/// Whether Sheaf itself serves a resource. What it serves is never a custom resource, whatever a definition says.
+pub fn is_built_in(group: &str, plural: &str) -> bool {
+    static ALL: OnceLock<BTreeSet<(String, String)>> = OnceLock::new();
+    let all = ALL.get_or_init(|| built_in().into_iter().map(|kind| (kind.group, kind.plural)).collect());
+    all.contains(&(group.to_owned(), plural.to_owned()))
 }
 
 /// The schema of a kind of our own: metadata and the given properties.

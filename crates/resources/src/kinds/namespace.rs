@@ -11,6 +11,7 @@ use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind, Subresource, Verbs},
     names::NameRule,
+    object_meta,
 };
 
 /// Every namespace is labelled with its own name, so that selectors can pick it.
@@ -70,16 +71,29 @@ fn prepare_update(new: &mut Value, old: &Value) {
     new["status"] = old["status"].clone();
 }
 
-fn validate(new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let label = &new["metadata"]["labels"][NAME_LABEL];
-    if *label == new["metadata"]["name"] {
-        return Vec::new();
+    if *label != new["metadata"]["name"] {
+        errors.push(FieldError::invalid(
+            &FieldPath::new("metadata").child("labels").key(NAME_LABEL),
+            label.as_str().unwrap_or_default(),
+            "must be the name of the namespace",
+        ));
     }
-    vec![FieldError::invalid(
-        &FieldPath::new("metadata").child("labels").key(NAME_LABEL),
-        label.as_str().unwrap_or_default(),
-        "must be the name of the namespace",
-    )]
+    // The phase shuts the door: only a delete may do that.
+    let phase = new["status"]["phase"].as_str().unwrap_or_default();
+    let wrong = match object_meta::is_being_deleted(new) {
+        true if phase != "Terminating" => {
+            Some("may only be 'Terminating' if `deletionTimestamp` is not empty")
+        }
+        false if phase != "Active" => Some("may only be 'Active' if `deletionTimestamp` is empty"),
+        _ => None,
+    };
+    if let Some(wrong) = wrong.filter(|_| old.is_some()) {
+        errors.push(FieldError::invalid(&FieldPath::new("status").child("phase"), phase, wrong));
+    }
+    errors
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub fn kind() -> Kind {
     Kind::of_type::<Wire>("roles").columns(vec![name_column(), created_at_column()]).behaving(Behaviour {
         validate: |new, _| problems(new).into_iter().map(FieldError::from).collect(),
         name_rule: NameRule::PathSegment,
+        create_on_update: true,
         ..Behaviour::PLAIN
     })
 }

@@ -19,6 +19,7 @@ pub fn kind() -> Kind {
             changed_binding_problems(new, old, true).into_iter().map(FieldError::from).collect()
         },
         name_rule: NameRule::PathSegment,
+        create_on_update: true,
         ..Behaviour::PLAIN
     })
 }

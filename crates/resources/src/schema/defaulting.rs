@@ -8,10 +8,20 @@ use serde_json::{Map, Value};
 
 use super::Schema;
 
-/// Applies the defaults of `schema` to `value`, including those inside defaults.
-pub fn apply_defaults(value: &mut Value, schema: &Schema) {
+/// More bytes of defaults than this are not filled in: a small object can ask for a large default many times.
+const MOST: usize = 8 * 1024 * 1024;
+
+/// The defaults of an object would make it larger than any object may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the defaults of its schema would add more than {MOST} bytes")]
+pub struct TooManyDefaults;
+
+/// Applies the defaults of `schema` to `value`, including those inside defaults. On an error some are
+/// filled in and some are not.
+pub fn apply_defaults(value: &mut Value, schema: &Schema) -> Result<(), TooManyDefaults> {
     drop_nulls(value, schema);
-    fill(value, schema);
+    let mut room = Room(MOST);
+    room.fill(value, schema)
 }
 
 /// Removes nulls that are neither allowed nor replaced. A null in a list stays: removing it
@@ -38,49 +48,77 @@ fn drop_nulls(value: &mut Value, schema: &Schema) {
     }
 }
 
-fn fill(value: &mut Value, schema: &Schema) {
-    match value {
-        Value::Object(map) => {
-            for (name, inner) in schema.properties.iter() {
-                fill_absent(map, name, inner);
-            }
-            for (name, value) in map.iter_mut() {
-                if let Some(inner) = schema.field(name) {
-                    fill_null(value, inner);
-                    fill(value, inner);
-                }
-            }
-        }
-        Value::Array(list) => {
-            if let Some(items) = schema.items.as_deref() {
-                for item in list {
-                    fill_null(item, items);
-                    fill(item, items);
-                }
-            }
-        }
-        _ => {}
-    }
-}
+/// How many bytes of defaults may still be filled in.
+struct Room(usize);
 
-fn fill_absent(map: &mut Map<String, Value>, name: &str, schema: &Schema) {
-    let Some(default) = &schema.default else { return };
-    if !map.contains_key(name) {
-        // A default that is itself full of nulls is treated as if it had been sent.
-        let mut value = (**default).clone();
+impl Room {
+    fn fill(&mut self, value: &mut Value, schema: &Schema) -> Result<(), TooManyDefaults> {
+        match value {
+            Value::Object(map) => {
+                for (name, inner) in schema.properties.iter() {
+                    self.fill_absent(map, name, inner)?;
+                }
+                for (name, value) in map.iter_mut() {
+                    if let Some(inner) = schema.field(name) {
+                        self.fill_null(value, inner)?;
+                        self.fill(value, inner)?;
+                    }
+                }
+            }
+            Value::Array(list) => {
+                if let Some(items) = schema.items.as_deref() {
+                    for item in list {
+                        self.fill_null(item, items)?;
+                        self.fill(item, items)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn fill_absent(
+        &mut self,
+        map: &mut Map<String, Value>,
+        name: &str,
+        schema: &Schema,
+    ) -> Result<(), TooManyDefaults> {
+        let Some(default) = &schema.default else { return Ok(()) };
+        if !map.contains_key(name) {
+            let value = self.take(default, schema)?;
+            map.insert(name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    fn fill_null(&mut self, value: &mut Value, schema: &Schema) -> Result<(), TooManyDefaults> {
+        if value.is_null()
+            && !schema.nullable
+            && let Some(default) = &schema.default
+        {
+            *value = self.take(default, schema)?;
+        }
+        Ok(())
+    }
+
+    /// A copy of a default. One that is itself full of nulls is treated as if it had been sent.
+    fn take(&mut self, default: &Value, schema: &Schema) -> Result<Value, TooManyDefaults> {
+        self.0 = self.0.checked_sub(size(default)).ok_or(TooManyDefaults)?;
+        let mut value = default.clone();
         drop_nulls(&mut value, schema);
-        map.insert(name.to_owned(), value);
+        Ok(value)
     }
 }
 
-fn fill_null(value: &mut Value, schema: &Schema) {
-    if value.is_null()
-        && !schema.nullable
-        && let Some(default) = &schema.default
-    {
-        let mut filled = (**default).clone();
-        drop_nulls(&mut filled, schema);
-        *value = filled;
+/// About how many bytes a value takes.
+fn size(value: &Value) -> usize {
+    const EACH: usize = 32;
+    EACH + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(members) => members.iter().map(|(key, value)| key.len() + size(value)).sum(),
+        _ => 0,
     }
 }
 
@@ -91,7 +129,7 @@ mod tests {
     use super::*;
 
     fn defaulted(schema: Value, mut value: Value) -> Value {
-        apply_defaults(&mut value, &Schema::parse(&schema).unwrap());
+        apply_defaults(&mut value, &Schema::parse(&schema).unwrap()).unwrap();
         value
     }
 

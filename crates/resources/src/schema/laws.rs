@@ -122,9 +122,9 @@ proptest! {
     fn defaulting_twice_is_defaulting_once(schema in schema(), value in value()) {
         let schema = Schema::parse(&schema).unwrap();
         let mut once = value;
-        apply_defaults(&mut once, &schema);
+        apply_defaults(&mut once, &schema).unwrap();
         let mut twice = once.clone();
-        apply_defaults(&mut twice, &schema);
+        apply_defaults(&mut twice, &schema).unwrap();
         prop_assert_eq!(once, twice);
     }
 
@@ -172,7 +172,7 @@ fn the_deepest_schema_allowed_can_be_walked_on_an_ordinary_stack() {
             value = if wrap == "items" { json!([value]) } else { json!({"a": value}) };
         }
         let schema = Schema::parse(&schema).unwrap();
-        apply_defaults(&mut value, &schema);
+        apply_defaults(&mut value, &schema).unwrap();
         validate(&value, &schema, &FieldPath::root());
         prune(&mut value, &schema, true);
         structural::check(&schema, &FieldPath::root(), false);

@@ -43,7 +43,7 @@ use serde_json::{Number, Value};
 
 pub use builtin::{Flavour, definitions, from_k8s_openapi};
 pub use decode::{DecodeError, check_types};
-pub use defaulting::apply_defaults;
+pub use defaulting::{TooManyDefaults, apply_defaults};
 pub use format::is_recognised as is_recognised_format;
 pub use json_path::{JsonPath, JsonPathError};
 pub use named_types::NamedTypes;

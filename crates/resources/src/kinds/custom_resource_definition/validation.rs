@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{Names, list, status, storage_version, text, texts};
 use crate::field_error::{FieldError, FieldPath};
+use crate::kinds;
 use crate::names::{dns_1035_label_problems, dns_subdomain_problems};
 use crate::quote::quoted;
 use crate::schema::{Schema, SchemaType, is_recognised_format, structural};
@@ -99,6 +100,10 @@ fn name(crd: &Value, errors: &mut Vec<FieldError>) {
         problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
     }
     errors.extend(problems.into_iter().map(|problem| FieldError::invalid(&here, name, problem)));
+    if kinds::is_built_in(text(&spec["group"]), text(&spec["names"]["plural"])) {
+        let why = format!("{name} is served by Sheaf itself and cannot be defined anew");
+        errors.push(FieldError::forbidden(&FieldPath::new("spec").child("names").child("plural"), why));
+    }
 }
 
 fn whole(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
