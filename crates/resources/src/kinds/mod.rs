@@ -1,21 +1,35 @@
 //! The built-in kinds, one file each: what a row says beyond its schema is in its file.
 
 pub mod access_review;
+pub mod cluster_network;
 pub mod cluster_role;
 pub mod cluster_role_binding;
 pub mod config_map;
 pub mod custom_resource_definition;
 pub mod event;
+pub mod harvester_condition;
+pub mod ip_pool;
+pub mod key_pair;
+pub mod kube_virt;
 pub mod lease;
 pub mod namespace;
+pub mod network_attachment_definition;
 pub mod node;
+pub mod persistent_volume;
+pub mod persistent_volume_claim;
+pub mod pod;
 pub mod role;
 pub mod role_binding;
 pub mod secret;
 pub mod service_account;
+pub mod setting;
 pub mod storage_class;
 pub mod token;
 pub mod user;
+pub mod virtual_machine;
+pub mod virtual_machine_image;
+pub mod virtual_machine_instance;
+pub mod virtual_machine_network_config;
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -108,6 +122,13 @@ fn binding_columns() -> Vec<Column> {
         Column::computed("Groups", |binding, _| subjects(binding, "Group")).wide(),
         Column::computed("ServiceAccounts", |binding, _| subjects(binding, "ServiceAccount")).wide(),
     ]
+}
+
+/// The status of one of an object's conditions; null without it.
+fn condition_status(object: &Value, condition_type: &str) -> Value {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut of_type = conditions.filter(|condition| condition["type"] == condition_type);
+    of_type.next().map_or(Value::Null, |condition| condition["status"].clone())
 }
 
 /// How many members an object or array has; absent counts as none.
