@@ -1,6 +1,11 @@
 //! The decisions: what is seen goes in, the next step comes out. Pure: no I/O, no clock, no
 //! chance. Whoever asks acts, looks again and asks again, so nothing is remembered here.
 
+pub mod address;
+pub mod claim;
 pub mod garbage;
+pub mod image;
 pub mod namespace_deletion;
 pub mod role_aggregation;
+pub mod virtual_machine;
+pub mod virtual_machine_instance;

@@ -1,0 +1,277 @@
+//! Decides the next step for one VirtualMachine: when it has an instance, and when not.
+//!
+//! ```text
+//!                        CreateInstance                     instance is final
+//!   no instance --------------------------> instance ------------------------+
+//!       ^  ^                                   |                             |
+//!       |  | Wait: it failed to come up,       | DeleteInstance: asked to    | WriteStatus: how it ended
+//!       |  | and tries again later             | stop, or over and not kept  v
+//!       |  +--+                                v                      ReleaseInstance
+//!       +--------------------------------- going <-------------------------- +
+//! ```
+//!
+//! - One step per call. The caller acts, looks again, and asks again.
+//! - The status is written before anything is done, always: what was asked for, how an
+//!   instance ended and how often it failed are in it, and would be lost with the instance.
+//! - "Deleting" outranks "on": a machine marked for deletion is never started.
+//! - The rules of the run strategies are KubeVirt's, with two differences. A machine that
+//!   changes to RerunOnFailure while it is still going down comes up again; and a failed one
+//!   is noted to be started again before its instance is deleted, not after, so that nobody
+//!   can be interrupted in between.
+
+pub mod power;
+pub mod status;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use sheaf_resources::kinds::{
+    persistent_volume_claim::IMAGE_ANNOTATION,
+    virtual_machine::{
+        FINALIZER, VirtualMachine, claim_templates, run_strategy::RunStrategy, status::VirtualMachineStatus,
+    },
+    virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance},
+};
+
+/// A VirtualMachine and what there is of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    pub vm: &'a VirtualMachine,
+    /// The instance of its name, whosever it is.
+    pub instance: Option<&'a VirtualMachineInstance>,
+    /// The claims in its namespace, and the bytes each asks for.
+    pub claims: &'a BTreeMap<String, i64>,
+    /// The images there are, as `namespace/name`.
+    pub images: &'a BTreeSet<String>,
+    /// How the volumes it names are.
+    pub volumes: Volumes,
+    /// Seconds since the epoch.
+    pub now: i64,
+}
+
+/// How the volumes of a machine are, the worst of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volumes {
+    Ready,
+    /// A claim waits for its volume.
+    Unbound,
+    /// A volume is being filled.
+    Provisioning,
+    /// A volume could not be made.
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Rest,
+    /// Nothing to do before this time (seconds since the epoch).
+    Wait {
+        until: i64,
+    },
+    WriteStatus(Box<VirtualMachineStatus>),
+    CreateClaim(Box<PersistentVolumeClaim>),
+    GrowClaim {
+        name: String,
+        bytes: i64,
+    },
+    CreateInstance,
+    DeleteInstance {
+        uid: String,
+    },
+    /// Take our finalizer off an instance whose end is noted.
+    ReleaseInstance {
+        uid: String,
+    },
+    /// A halted machine that is to start paused runs from now on.
+    SetRunStrategy(RunStrategy),
+    DeleteClaims {
+        names: Vec<String>,
+    },
+    RemoveFinalizer,
+}
+
+pub fn next_step(seen: &Seen<'_>) -> Step {
+    let status = status::status_of(seen);
+    if status != seen.vm.status {
+        return Step::WriteStatus(Box::new(status));
+    }
+    if let Some(instance) = seen.instance.filter(|_| !is_foreign(seen))
+        && instance.status.phase.is_final()
+        && has_finalizer(&instance.metadata.finalizers, CONTROLLER_FINALIZER)
+    {
+        return Step::ReleaseInstance { uid: uid_of(instance) };
+    }
+    if seen.vm.metadata.deletion_timestamp.is_some() {
+        return deletion_step(seen);
+    }
+    if let Some(step) = claim_step(seen) {
+        return step;
+    }
+    run_step(seen)
+}
+
+/// The instance first, then the claims it takes along, then itself.
+fn deletion_step(seen: &Seen<'_>) -> Step {
+    if !has_finalizer(&seen.vm.metadata.finalizers, FINALIZER) {
+        return Step::Rest;
+    }
+    match instance_of(seen) {
+        Instance::Alive(uid) | Instance::Final(uid) => return Step::DeleteInstance { uid },
+        Instance::Going => return Step::Rest,
+        Instance::Absent | Instance::Foreign => {}
+    }
+    let removed = seen.vm.removed_claims().into_iter().filter(|name| seen.claims.contains_key(*name));
+    let names: Vec<String> = removed.map(str::to_owned).collect();
+    if names.is_empty() { Step::RemoveFinalizer } else { Step::DeleteClaims { names } }
+}
+
+/// The claims of the machine's templates: made where they are missing, grown where they are
+/// smaller. One that is a copy of an image waits for the image.
+fn claim_step(seen: &Seen<'_>) -> Option<Step> {
+    // One that cannot be read was refused when it was written.
+    let templates = claim_templates::parse(seen.vm.annotation(claim_templates::ANNOTATION)).ok()?;
+    let namespace = seen.vm.metadata.namespace.as_deref().unwrap_or_default();
+    templates.iter().find_map(|template| {
+        let name = template.metadata.name.as_deref()?;
+        let bytes = claim_templates::requested_bytes(template)?;
+        match seen.claims.get(name) {
+            Some(asked) if *asked < bytes => Some(Step::GrowClaim { name: name.to_owned(), bytes }),
+            Some(_) => None,
+            None => {
+                let image = template.metadata.annotations.as_ref().and_then(|all| all.get(IMAGE_ANNOTATION));
+                let waits = image.is_some_and(|image| !image.is_empty() && !seen.images.contains(image));
+                let claim = claim_templates::claim_to_create(template, namespace);
+                (!waits).then(|| Step::CreateClaim(Box::new(claim)))
+            }
+        }
+    })
+}
+
+fn run_step(seen: &Seen<'_>) -> Step {
+    let vm = seen.vm;
+    let request = vm.status.state_change_requests.first();
+    let wants_start = request.is_some_and(|request| request.is_start());
+    let wants_stop = |uid: &str| request.is_some_and(|request| request.stops(uid));
+    let delete = |uid: String| Step::DeleteInstance { uid };
+    match (vm.run_strategy(), instance_of(seen)) {
+        // Somebody else's instance is in the way; its end wakes us.
+        (_, Instance::Foreign) => Step::Rest,
+        // What goes is let go all the way, even if somebody changed their mind.
+        (_, Instance::Going) => Step::Rest,
+
+        (RunStrategy::Always, Instance::Absent) => start_unless_too_early(seen),
+        (RunStrategy::Always, Instance::Final(uid)) => delete(uid),
+        (RunStrategy::Always, Instance::Alive(uid)) if wants_stop(&uid) => delete(uid),
+        (RunStrategy::Always, Instance::Alive(_)) => Step::Rest,
+
+        (RunStrategy::RerunOnFailure, Instance::Absent) => {
+            // Never run before, or asked for since.
+            if wants_start || vm.status.run_strategy.is_none() {
+                start_unless_too_early(seen)
+            } else {
+                Step::Rest
+            }
+        }
+        (RunStrategy::RerunOnFailure, Instance::Final(uid)) => delete(uid),
+        (RunStrategy::RerunOnFailure, Instance::Alive(uid)) if wants_stop(&uid) => delete(uid),
+        (RunStrategy::RerunOnFailure, Instance::Alive(_)) => Step::Rest,
+
+        (RunStrategy::Manual, Instance::Absent) if wants_start => Step::CreateInstance,
+        (RunStrategy::Manual, Instance::Absent) => Step::Rest,
+        (RunStrategy::Manual, Instance::Alive(uid) | Instance::Final(uid)) if wants_stop(&uid) => delete(uid),
+        // It stays to be looked at until somebody starts it again.
+        (RunStrategy::Manual, Instance::Alive(_) | Instance::Final(_)) => Step::Rest,
+
+        (RunStrategy::Halted, Instance::Absent) if wants_start => Step::SetRunStrategy(RunStrategy::Always),
+        (RunStrategy::Halted, Instance::Absent) => Step::Rest,
+        (RunStrategy::Halted, Instance::Alive(uid) | Instance::Final(uid)) => delete(uid),
+
+        (RunStrategy::Once, Instance::Absent) => start_unless_too_early(seen),
+        (RunStrategy::Once, Instance::Alive(_) | Instance::Final(_)) => Step::Rest,
+    }
+}
+
+fn start_unless_too_early(seen: &Seen<'_>) -> Step {
+    let failure = seen.vm.status.start_failure.as_ref();
+    let retry = failure.and_then(|failure| failure.retry_after_timestamp.as_ref());
+    match retry.map(|time| time.0.as_second()) {
+        Some(until) if until > seen.now => Step::Wait { until },
+        Some(_) | None => Step::CreateInstance,
+    }
+}
+
+/// The instance as far as the next step depends on it.
+enum Instance {
+    Absent,
+    Alive(String),
+    Final(String),
+    /// Marked for deletion.
+    Going,
+    /// Of the right name and another owner.
+    Foreign,
+}
+
+fn instance_of(seen: &Seen<'_>) -> Instance {
+    match seen.instance {
+        None => Instance::Absent,
+        Some(_) if is_foreign(seen) => Instance::Foreign,
+        Some(instance) if instance.metadata.deletion_timestamp.is_some() => Instance::Going,
+        Some(instance) if instance.status.phase.is_final() => Instance::Final(uid_of(instance)),
+        Some(instance) => Instance::Alive(uid_of(instance)),
+    }
+}
+
+fn is_foreign(seen: &Seen<'_>) -> bool {
+    let owners = |instance: &VirtualMachineInstance| instance.metadata.owner_references.clone();
+    let ours = |uid: &str| seen.vm.metadata.uid.as_deref() == Some(uid);
+    seen.instance
+        .is_some_and(|instance| !owners(instance).unwrap_or_default().iter().any(|owner| ours(&owner.uid)))
+}
+
+fn uid_of(instance: &VirtualMachineInstance) -> String {
+    instance.metadata.uid.clone().unwrap_or_default()
+}
+
+fn has_finalizer(finalizers: &Option<Vec<String>>, name: &str) -> bool {
+    finalizers.iter().flatten().any(|finalizer| finalizer == name)
+}
+
+/// An event about a step: type, reason, message.
+pub type Event = (&'static str, &'static str, String);
+
+/// What is told of a step that succeeded, in the original's words.
+pub fn event_of(step: &Step, vm: &VirtualMachine) -> Option<Event> {
+    let name = vm.metadata.name.as_deref().unwrap_or_default();
+    match step {
+        Step::CreateInstance => Some((
+            "Normal",
+            "SuccessfulCreate",
+            format!("Started the virtual machine by creating the new virtual machine instance {name}"),
+        )),
+        Step::DeleteInstance { uid } => Some((
+            "Normal",
+            "SuccessfulDelete",
+            format!("Stopped the virtual machine by deleting the virtual machine instance {uid}"),
+        )),
+        _ => None,
+    }
+}
+
+/// What is told of a step that failed.
+pub fn failure_event_of(step: &Step, vm: &VirtualMachine, why: &str) -> Option<Event> {
+    let name = vm.metadata.name.as_deref().unwrap_or_default();
+    match step {
+        Step::CreateInstance => {
+            Some(("Warning", "FailedCreate", format!("Error creating virtual machine instance: {why}")))
+        }
+        Step::DeleteInstance { .. } => Some((
+            "Warning",
+            "FailedDelete",
+            format!("Error deleting virtual machine instance {name}: {why}"),
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! The tables of the run strategies, and walks of a simulated cluster through them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sheaf_resources::kinds::virtual_machine_instance::status::Phase;
+
+use super::*;
+
+const NOW: i64 = 1_800_000_000;
+
+pub(super) fn machine(strategy: RunStrategy) -> VirtualMachine {
+    serde_json::from_value(json!({
+        "metadata": {"name": "vm", "namespace": "default", "uid": "vm-uid", "generation": 1},
+        "spec": {"runStrategy": strategy, "template": {"spec": {"domain": {"memory": {"guest": "64Mi"}, "devices": {
+            "autoattachPodInterface": false}}}}},
+    }))
+    .unwrap()
+}
+
+pub(super) fn instance(phase: Phase) -> VirtualMachineInstance {
+    let mut instance = sheaf_resources::kinds::virtual_machine::instance::instance_of(
+        &machine(RunStrategy::Always),
+        &mut |_| {},
+    )
+    .unwrap();
+    instance.metadata.uid = Some("vmi-uid".into());
+    instance.metadata.finalizers = None;
+    instance.status.phase = phase;
+    if phase == Phase::Running {
+        instance.status.phase_transition_timestamps = vec![Default::default()];
+        instance.status.phase_transition_timestamps[0].phase = Phase::Running;
+    }
+    instance
+}
+
+fn look<'a>(
+    vm: &'a VirtualMachine,
+    instance: Option<&'a VirtualMachineInstance>,
+    claims: &'a BTreeMap<String, i64>,
+    images: &'a BTreeSet<String>,
+) -> Seen<'a> {
+    Seen { vm, instance, claims, images, volumes: Volumes::Ready, now: NOW }
+}
+
+/// Writes the status as often as asked, and gives the first other step.
+fn settle(vm: &mut VirtualMachine, instance: Option<&VirtualMachineInstance>) -> Step {
+    settle_at(vm, instance, NOW)
+}
+
+fn settle_at(vm: &mut VirtualMachine, instance: Option<&VirtualMachineInstance>, now: i64) -> Step {
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    for _ in 0..2 {
+        let seen = Seen { now, ..look(vm, instance, &claims, &images) };
+        match next_step(&seen) {
+            Step::WriteStatus(status) => vm.status = *status,
+            step => return step,
+        }
+    }
+    panic!("a status is written once");
+}
+
+fn mark_deleted(instance: &mut VirtualMachineInstance) {
+    instance.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+}
+
+/// A row per strategy and phase: what is done, and what people are told.
+#[test]
+fn every_strategy_and_phase_has_its_step_and_its_word() {
+    let mut table = String::new();
+    let early = Phase::ALL.map(|phase| (Some(phase), false));
+    let ran = [Phase::Succeeded, Phase::Failed].map(|phase| (Some(phase), true));
+    for strategy in RunStrategy::ALL {
+        for (phase, ran) in [(None, false)].into_iter().chain(early).chain(ran) {
+            let mut vm = machine(strategy);
+            let mut there = phase.map(instance);
+            if let Some(there) = there.as_mut().filter(|_| ran) {
+                there.status.phase_transition_timestamps =
+                    instance(Phase::Running).status.phase_transition_timestamps;
+            }
+            let step = settle(&mut vm, there.as_ref());
+            let word = match step {
+                Step::Rest => "rest",
+                Step::CreateInstance => "create",
+                Step::DeleteInstance { .. } => "delete",
+                Step::Wait { .. } => "wait",
+                other => panic!("{other:?}"),
+            };
+            let phase =
+                phase.map_or("none", |phase| if phase == Phase::Unset { "unset" } else { phase.as_str() });
+            let phase = if ran { format!("ran, {phase}") } else { phase.to_owned() };
+            let start = vm.status.state_change_requests.len();
+            table += &format!(
+                "{strategy:14} {phase:14} {word:6} {:16} requests={start} failures={}\n",
+                vm.status.printable_status,
+                vm.status.start_failure.map_or(0, |failure| failure.consecutive_fail_count)
+            );
+        }
+    }
+    let wanted = include_str!("strategies.txt");
+    assert_eq!(table, wanted, "\n{table}");
+}
+
+#[test]
+fn deletion_outranks_power_on() {
+    let mut vm = machine(RunStrategy::Always);
+    vm.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    vm.metadata.finalizers = Some(vec![FINALIZER.into()]);
+    assert_eq!(settle(&mut vm, None), Step::RemoveFinalizer);
+    assert_eq!(vm.status.printable_status, "Terminating");
+}
+
+#[test]
+fn a_deleted_machine_goes_after_its_instance_and_takes_the_named_claims_along() {
+    let mut vm = machine(RunStrategy::Always);
+    vm.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    vm.metadata.finalizers = Some(vec![FINALIZER.into()]);
+    vm.metadata.annotations =
+        Some([("harvesterhci.io/removedPersistentVolumeClaims".into(), "a,gone".into())].into());
+    let mut there = instance(Phase::Running);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::DeleteInstance { uid: "vmi-uid".into() });
+    mark_deleted(&mut there);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    settle(&mut vm, None);
+    let claims = BTreeMap::from([("a".into(), 1), ("kept".into(), 1)]);
+    let images = BTreeSet::new();
+    assert_eq!(next_step(&look(&vm, None, &claims, &images)), Step::DeleteClaims { names: vec!["a".into()] });
+    assert_eq!(settle(&mut vm, None), Step::RemoveFinalizer);
+}
+
+#[test]
+fn how_an_instance_ended_is_noted_before_it_is_let_go() {
+    let mut vm = machine(RunStrategy::RerunOnFailure);
+    let mut failed = instance(Phase::Failed);
+    failed.metadata.finalizers = Some(vec![CONTROLLER_FINALIZER.into()]);
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    let Step::WriteStatus(status) = next_step(&look(&vm, Some(&failed), &claims, &images)) else {
+        panic!("the status comes first");
+    };
+    assert_eq!(status.start_failure.as_ref().unwrap().consecutive_fail_count, 1);
+    vm.status = *status;
+    let step = next_step(&look(&vm, Some(&failed), &claims, &images));
+    assert_eq!(step, Step::ReleaseInstance { uid: "vmi-uid".into() });
+}
+
+#[test]
+fn a_machine_that_fails_to_come_up_waits_longer_each_time() {
+    let mut vm = machine(RunStrategy::Always);
+    let mut waits = Vec::new();
+    for n in 0..7 {
+        let mut failed = instance(Phase::Failed);
+        failed.metadata.uid = Some(format!("vmi-{n}"));
+        settle(&mut vm, Some(&failed));
+        assert_eq!(settle(&mut vm, Some(&failed)), Step::DeleteInstance { uid: format!("vmi-{n}") });
+        let Step::Wait { until } = settle(&mut vm, None) else { panic!("it waits") };
+        assert_eq!(vm.status.printable_status, "CrashLoopBackOff");
+        waits.push(until - NOW);
+        assert_eq!(settle_at(&mut vm, None, until), Step::CreateInstance);
+    }
+    assert_eq!(waits, [10, 40, 90, 160, 250, 300, 300]);
+    settle(&mut vm, Some(&instance(Phase::Running)));
+    assert_eq!(vm.status.start_failure, None, "once it ran, it is forgiven");
+}
+
+#[test]
+fn a_machine_told_to_go_before_it_came_up_did_not_fail() {
+    let mut vm = machine(RunStrategy::RerunOnFailure);
+    let mut there = instance(Phase::Scheduled);
+    mark_deleted(&mut there);
+    settle(&mut vm, Some(&there));
+    there.status.phase = Phase::Succeeded;
+    settle(&mut vm, Some(&there));
+    assert_eq!((vm.status.start_failure.as_ref(), vm.status.printable_status.as_str()), (None, "Stopped"));
+}
+
+#[test]
+fn a_failure_is_counted_once_however_often_it_is_seen() {
+    let mut vm = machine(RunStrategy::Always);
+    for _ in 0..5 {
+        settle(&mut vm, Some(&instance(Phase::Failed)));
+    }
+    assert_eq!(vm.status.start_failure.unwrap().consecutive_fail_count, 1);
+}
+
+#[test]
+fn a_machine_stopped_by_hand_stays_stopped_until_it_is_asked_for() {
+    let mut vm = machine(RunStrategy::RerunOnFailure);
+    let mut there = instance(Phase::Running);
+    settle(&mut vm, Some(&there));
+    vm.status.state_change_requests = power::stop(&vm, Some(&there), None).unwrap().requests.unwrap();
+    assert_eq!(settle(&mut vm, Some(&there)), Step::DeleteInstance { uid: "vmi-uid".into() });
+    mark_deleted(&mut there);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    assert_eq!(vm.status.printable_status, "Stopping");
+    // Its power had to be cut. That is no failure to come back from: somebody asked for it.
+    there.status.phase = Phase::Failed;
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    assert_eq!(settle(&mut vm, None), Step::Rest);
+    assert_eq!(vm.status.printable_status, "Stopped");
+    vm.status.state_change_requests = power::start(&vm, None, false).unwrap().requests.unwrap();
+    assert_eq!(settle(&mut vm, None), Step::CreateInstance);
+}
+
+#[test]
+fn a_restart_is_another_instance() {
+    for strategy in [RunStrategy::Always, RunStrategy::RerunOnFailure, RunStrategy::Manual] {
+        let mut vm = machine(strategy);
+        let mut there = instance(Phase::Running);
+        settle(&mut vm, Some(&there));
+        vm.status.state_change_requests = power::restart(&vm, Some(&there), None).unwrap().requests.unwrap();
+        assert_eq!(settle(&mut vm, Some(&there)), Step::DeleteInstance { uid: "vmi-uid".into() });
+        mark_deleted(&mut there);
+        there.status.phase = Phase::Succeeded;
+        assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+        assert_eq!(settle(&mut vm, None), Step::CreateInstance, "{strategy}");
+        let mut next = instance(Phase::Pending);
+        next.metadata.uid = Some("vmi-2".into());
+        assert_eq!(settle(&mut vm, Some(&next)), Step::Rest);
+        assert!(vm.status.state_change_requests.is_empty());
+    }
+}
+
+#[test]
+fn a_machine_turned_on_while_it_goes_down_comes_up_again() {
+    let mut vm = machine(RunStrategy::Halted);
+    vm.status.run_strategy = Some(RunStrategy::Halted);
+    let mut there = instance(Phase::Running);
+    mark_deleted(&mut there);
+    settle(&mut vm, Some(&there));
+    vm.spec.run_strategy = Some(RunStrategy::RerunOnFailure);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    assert_eq!(settle(&mut vm, None), Step::CreateInstance);
+}
+
+#[test]
+fn a_halted_machine_that_is_to_start_paused_runs_from_then_on() {
+    let mut vm = machine(RunStrategy::Halted);
+    vm.status.state_change_requests = power::start(&vm, None, true).unwrap().requests.unwrap();
+    assert_eq!(settle(&mut vm, None), Step::SetRunStrategy(RunStrategy::Always));
+}
+
+#[test]
+fn somebody_elses_instance_is_left_alone() {
+    let mut vm = machine(RunStrategy::Always);
+    let mut foreign = instance(Phase::Running);
+    foreign.metadata.owner_references = None;
+    assert_eq!(settle(&mut vm, Some(&foreign)), Step::Rest);
+    assert_eq!(vm.status.condition("Failure").unwrap().reason, "FailedCreate");
+    assert!(!vm.status.created);
+}
+
+#[test]
+fn claims_are_made_once_their_image_is_there_and_grown_when_asked() {
+    let template = |size: &str| {
+        json!([{"metadata": {"name": "disk", "annotations": {IMAGE_ANNOTATION: "default/i"}},
+            "spec": {"resources": {"requests": {"storage": size}}}}])
+        .to_string()
+    };
+    let mut vm = machine(RunStrategy::Halted);
+    vm.metadata.annotations = Some([(claim_templates::ANNOTATION.into(), template("1Gi"))].into());
+    assert_eq!(settle(&mut vm, None), Step::Rest, "the image is not there");
+    let (mut claims, images) = (BTreeMap::new(), BTreeSet::from(["default/i".to_owned()]));
+    let Step::CreateClaim(claim) = next_step(&look(&vm, None, &claims, &images)) else { panic!() };
+    assert_eq!(claim.metadata.namespace.as_deref(), Some("default"));
+    claims.insert("disk".to_owned(), 1 << 30);
+    assert_eq!(next_step(&look(&vm, None, &claims, &images)), Step::Rest);
+    vm.metadata.annotations = Some([(claim_templates::ANNOTATION.into(), template("2Gi"))].into());
+    let grow = Step::GrowClaim { name: "disk".into(), bytes: 2 << 30 };
+    assert_eq!(next_step(&look(&vm, None, &claims, &images)), grow);
+    claims.insert("disk".to_owned(), 4 << 30);
+    assert_eq!(next_step(&look(&vm, None, &claims, &images)), Step::Rest, "none is ever shrunk");
+}
+
+#[test]
+fn conditions_of_the_instance_are_the_machines() {
+    let mut vm = machine(RunStrategy::Always);
+    let mut there = instance(Phase::Running);
+    there.status.conditions = serde_json::from_value(json!([
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "AgentConnected", "status": "True"}, {"type": "Paused", "status": "True", "reason": "PausedByUser"}]))
+    .unwrap();
+    settle(&mut vm, Some(&there));
+    assert!(vm.status.ready && vm.status.created);
+    assert_eq!(vm.status.printable_status, "Paused");
+    assert_eq!((vm.status.observed_generation, vm.status.desired_generation), (1, 1));
+    settle(&mut vm, None);
+    let left: Vec<&str> = vm.status.conditions.iter().map(|one| one.condition_type.as_str()).collect();
+    assert_eq!(left, ["Ready"]);
+    assert_eq!(vm.status.condition("Ready").unwrap().reason, "VMINotExists");
+}
+
+#[test]
+fn what_keeps_a_machine_from_starting_is_said() {
+    for (condition, reason, word) in [
+        ("Synchronized", "FailedPvcNotFound", "ErrorPvcNotFound"),
+        ("PodScheduled", "Unschedulable", "ErrorUnschedulable"),
+    ] {
+        let mut vm = machine(RunStrategy::Always);
+        let mut there = instance(Phase::Pending);
+        let conditions: Value = json!([{"type": condition, "status": "False", "reason": reason}]);
+        there.status.conditions = serde_json::from_value(conditions).unwrap();
+        settle(&mut vm, Some(&there));
+        assert_eq!(vm.status.printable_status, word);
+    }
+    let vm = machine(RunStrategy::Always);
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    for (volumes, word) in [
+        (Volumes::Failed, "DataVolumeError"),
+        (Volumes::Provisioning, "Provisioning"),
+        (Volumes::Unbound, "WaitingForVolumeBinding"),
+        (Volumes::Ready, "Stopped"),
+    ] {
+        let seen = Seen { volumes, ..look(&vm, None, &claims, &images) };
+        assert_eq!(status::status_of(&seen).printable_status, word);
+    }
+}
+
+#[test]
+fn a_changed_template_asks_for_a_restart() {
+    let mut vm = machine(RunStrategy::Always);
+    let there = instance(Phase::Running);
+    vm.metadata.generation = Some(2);
+    settle(&mut vm, Some(&there));
+    assert!(vm.status.condition("RestartRequired").is_none(), "only the run strategy changed");
+    vm.spec.template.as_mut().unwrap().spec.hostname = "other".into();
+    settle(&mut vm, Some(&there));
+    assert_eq!(vm.status.condition("RestartRequired").unwrap().status, "True");
+}
+
+proptest! {
+    /// A cluster in a few lines: steps are obeyed, instances come up or fail, people press
+    /// buttons. Whatever happens, the status settles, and nothing is created twice.
+    #[test]
+    fn the_status_settles_and_a_machine_has_one_instance(
+        strategies in proptest::collection::vec(0_usize..5, 1..6),
+        fates in proptest::collection::vec(0_u8..6, 1..40),
+    ) {
+        let mut vm = machine(RunStrategy::ALL[strategies[0]]);
+        let (mut there, mut made): (Option<VirtualMachineInstance>, u32) = (None, 0);
+        let mut now = NOW;
+        for (n, fate) in fates.iter().enumerate() {
+            vm.spec.run_strategy = Some(RunStrategy::ALL[strategies[n % strategies.len()]]);
+            match settle_at(&mut vm, there.as_ref(), now) {
+                Step::CreateInstance => {
+                    prop_assert!(there.is_none());
+                    made += 1;
+                    let mut fresh = instance(Phase::Pending);
+                    fresh.metadata.uid = Some(format!("vmi-{made}"));
+                    there = Some(fresh);
+                }
+                Step::DeleteInstance { uid } => {
+                    let doomed = there.as_mut().unwrap();
+                    prop_assert_eq!(doomed.metadata.uid.as_deref(), Some(uid.as_str()));
+                    prop_assert!(doomed.metadata.deletion_timestamp.is_none());
+                    mark_deleted(doomed);
+                }
+                Step::SetRunStrategy(strategy) => vm.spec.run_strategy = Some(strategy),
+                Step::Wait { until } => prop_assert!(until > now && until <= now + 300),
+                _ => {}
+            }
+            now += 7;
+            let going = there.as_ref().is_some_and(|there| there.metadata.deletion_timestamp.is_some());
+            match fate {
+                0 if going => there = None,
+                1 => there.iter_mut().for_each(|there| there.status.phase = Phase::Failed),
+                2 => there.iter_mut().filter(|there| !there.status.phase.is_final()).for_each(|there| {
+                    there.status = instance(Phase::Running).status;
+                }),
+                3 => if let Ok(change) = power::start(&vm, there.as_ref(), false) {
+                    vm.status.state_change_requests = change.requests.unwrap_or_default();
+                },
+                4 => if let Ok(change) = power::stop(&vm, there.as_ref(), None) {
+                    vm.status.state_change_requests = change.requests.unwrap_or_default();
+                },
+                _ => {}
+            }
+        }
+    }
+}
