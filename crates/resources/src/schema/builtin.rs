@@ -47,6 +47,7 @@ pub fn definitions<T: JsonSchema>(flavour: Flavour) -> BTreeMap<String, Value> {
     let mut all: BTreeMap<String, Value> = take_definitions(&mut root).into_iter().collect();
     all.insert(T::schema_name().into_owned(), Value::Object(root));
     for (name, definition) in &mut all {
+        drop_nulls(definition);
         redirect(definition, flavour);
         if let Value::Object(map) = definition {
             publish(name, map, flavour);
@@ -209,6 +210,41 @@ fn go_type(name: &str) -> &str {
     dots.next().map_or(name, |(at, _)| &name[at + 1..])
 }
 
+/// Writes an optional field as the field it is: that it may be left out is said by nothing
+/// else requiring it, and clients of the original know no types of two kinds.
+fn drop_nulls(node: &mut Value) {
+    match node {
+        Value::Object(map) => {
+            if let Some(Value::Array(types)) = map.get_mut("type") {
+                types.retain(|one| one != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    map.insert("type".into(), only);
+                }
+            }
+            if let Some(Value::Array(allowed)) = map.get_mut("enum") {
+                allowed.retain(|one| !one.is_null());
+            }
+            if let Some(Value::Array(choices)) = map.get_mut("anyOf") {
+                let before = choices.len();
+                choices.retain(|one| one.get("type").and_then(Value::as_str) != Some("null"));
+                if let ([only], true) = (choices.as_slice(), choices.len() < before) {
+                    let only = only.clone();
+                    map.remove("anyOf");
+                    if let Value::Object(only) = only {
+                        for (key, value) in only {
+                            map.entry(key).or_insert(value);
+                        }
+                    }
+                }
+            }
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
 /// Points the references of a definition into the document it will stand in.
 fn redirect(node: &mut Value, flavour: Flavour) {
     match node {
@@ -317,6 +353,20 @@ mod tests {
         let v3 = definitions::<Pod>(Flavour::V3);
         assert_eq!(v3[quantity]["oneOf"], json!([{"type": "string"}, {"type": "number"}]));
         assert_eq!(v3[port]["oneOf"], json!([{"type": "integer"}, {"type": "string"}]));
+    }
+
+    #[test]
+    fn optional_fields_are_published_as_the_fields_they_are() {
+        let mut node = json!({"properties": {"a": {"type": ["string", "null"], "enum": ["x", null]},
+            "b": {"anyOf": [{"$ref": "#/$defs/B"}, {"type": "null"}], "description": "d"},
+            "c": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}});
+        drop_nulls(&mut node);
+        assert_eq!(
+            node,
+            json!({"properties": {"a": {"type": "string", "enum": ["x"]},
+                "b": {"$ref": "#/$defs/B", "description": "d"},
+                "c": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}})
+        );
     }
 
     #[test]
