@@ -1,0 +1,244 @@
+//! Limits on what a machine's processes may use, and a second way to find them.
+//!
+//! Version 2 is the target: one tree with all controllers. On version 1 each controller has
+//! a tree of its own, and the trees for memory and CPU are used. On a host that has both (a version-2 tree
+//! without controllers beside version-1 trees), the machine is in all of them.
+//!
+//! A missing tree, controller or permission stops no machine: what could not be done is
+//! said once in [`Cgroups::limits`] and the machine runs without.
+
+use std::{
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::machine::MachineId;
+
+/// The trees of this host in which machines of one data directory live.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    trees: Vec<Tree>,
+    /// The directory in every tree that holds the machines' own.
+    parent: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tree {
+    V2 { root: PathBuf },
+    Memory { root: PathBuf },
+    Cpu { root: PathBuf },
+}
+
+impl Tree {
+    fn root(&self) -> &Path {
+        match self {
+            Tree::V2 { root } | Tree::Memory { root } | Tree::Cpu { root } => root,
+        }
+    }
+}
+
+/// What a machine may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub memory_bytes: u64,
+    /// In CPUs' worth: when the host is busy, a machine with four gets twice what one with
+    /// two gets. No ceiling.
+    pub cpus: u32,
+}
+
+impl Cgroups {
+    /// The trees this host has. `directory` is the data directory, which names the parent, so that several
+    /// nodes can share a kernel.
+    pub fn of_host(directory: &Path) -> Cgroups {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Cgroups { trees: trees(&mounts), parent: parent(directory) }
+    }
+
+    /// No cgroups at all: the way without privileges.
+    pub fn none() -> Cgroups {
+        Cgroups { trees: Vec::new(), parent: String::new() }
+    }
+
+    fn directory(&self, tree: &Tree, machine: &MachineId) -> PathBuf {
+        tree.root().join(&self.parent).join(machine.as_str())
+    }
+
+    /// Makes a machine's cgroups and limits them. Returns the files in which a process
+    /// writes `0` to join, and in words what could not be done.
+    pub fn make(&self, machine: &MachineId, limits: Limits) -> (Vec<PathBuf>, Vec<String>) {
+        let mut joins = Vec::new();
+        let mut missing = Vec::new();
+        for tree in &self.trees {
+            let directory = self.directory(tree, machine);
+            if let Err(why) = fs::create_dir_all(&directory) {
+                missing.push(format!("cannot make {}: {why}", directory.display()));
+                continue;
+            }
+            let outcome = match tree {
+                Tree::V2 { root } => limit_v2(root, &root.join(&self.parent), &directory, limits),
+                Tree::Memory { .. } => write(&directory.join("memory.limit_in_bytes"), limits.memory_bytes),
+                Tree::Cpu { .. } => write(&directory.join("cpu.shares"), u64::from(limits.cpus) * 1024),
+            };
+            if let Err(why) = outcome {
+                missing.push(why);
+            }
+            joins.push(directory.join("cgroup.procs"));
+        }
+        (joins, missing)
+    }
+
+    /// Removes a machine's cgroups. There is nothing in them any more when its lock is
+    /// free; whatever is there all the same is an error.
+    pub fn remove(&self, machine: &MachineId) -> io::Result<()> {
+        for tree in &self.trees {
+            remove_directory(&self.directory(tree, machine))?;
+            // The parent goes with its last machine; while others are in it, it stays.
+            let _ = fs::remove_dir(tree.root().join(&self.parent));
+        }
+        Ok(())
+    }
+
+    /// Every process in a machine's cgroups.
+    pub fn processes(&self, machine: &MachineId) -> Vec<i32> {
+        let mut found: Vec<i32> = self
+            .trees
+            .iter()
+            .filter_map(|tree| fs::read_to_string(self.directory(tree, machine).join("cgroup.procs")).ok())
+            .flat_map(|text| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>())
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Machines that have a cgroup, whether or not they have anything else.
+    pub fn machines(&self) -> Vec<MachineId> {
+        let mut found: Vec<MachineId> = self
+            .trees
+            .iter()
+            .filter_map(|tree| fs::read_dir(tree.root().join(&self.parent)).ok())
+            .flatten()
+            .flatten()
+            // Beside the machines are the kernel's own files, some with names like ours.
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// The limits that are in force, as the kernel tells them: for tests and for support.
+    pub fn limits(&self, machine: &MachineId) -> Vec<(PathBuf, String)> {
+        let files = ["memory.max", "cpu.weight", "memory.limit_in_bytes", "cpu.shares"];
+        self.trees
+            .iter()
+            .flat_map(|tree| files.map(|file| self.directory(tree, machine).join(file)))
+            .filter_map(|file| Some((file.clone(), fs::read_to_string(&file).ok()?.trim().to_owned())))
+            .collect()
+    }
+}
+
+fn parent(directory: &Path) -> String {
+    let digest = Sha256::digest(directory.as_os_str().as_bytes());
+    let hex: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!("sheaf-{hex}")
+}
+
+/// Reads `/proc/self/mountinfo`.
+fn trees(mounts: &str) -> Vec<Tree> {
+    let mut trees = Vec::new();
+    for line in mounts.lines() {
+        let Some((mount, filesystem)) = line.split_once(" - ") else { continue };
+        let Some(root) = mount.split(' ').nth(4).map(PathBuf::from) else { continue };
+        let mut filesystem = filesystem.split(' ');
+        let kind = filesystem.next().unwrap_or_default();
+        let mut controllers = filesystem.next_back().unwrap_or_default().split(',');
+        match kind {
+            "cgroup2" => trees.push(Tree::V2 { root }),
+            "cgroup" if controllers.clone().any(|name| name == "memory") => {
+                trees.push(Tree::Memory { root });
+            }
+            "cgroup" if controllers.any(|name| name == "cpu") => trees.push(Tree::Cpu { root }),
+            _ => {}
+        }
+    }
+    trees
+}
+
+fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
+    let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    let has = |controller: &str| offered.split_ascii_whitespace().any(|name| name == controller);
+    // A controller must be handed down level by level.
+    for controller in ["memory", "cpu"] {
+        if has(controller) {
+            for level in [root, parent] {
+                write(&level.join("cgroup.subtree_control"), format!("+{controller}"))?;
+            }
+        }
+    }
+    if has("memory") {
+        write(&directory.join("memory.max"), limits.memory_bytes)?;
+    }
+    if has("cpu") {
+        write(&directory.join("cpu.weight"), (u64::from(limits.cpus) * 100).clamp(1, 10_000))?;
+    }
+    Ok(())
+}
+
+fn write(file: &Path, value: impl ToString) -> Result<(), String> {
+    fs::write(file, value.to_string()).map_err(|why| format!("cannot write {}: {why}", file.display()))
+}
+
+fn remove_directory(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir(directory) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_and_their_mixture_are_recognised() {
+        let v2 = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot";
+        assert_eq!(trees(v2), [Tree::V2 { root: "/sys/fs/cgroup".into() }]);
+
+        let v1 = "\
+            30 25 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+            31 25 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
+            32 25 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+            33 25 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+            34 25 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        assert_eq!(
+            trees(v1),
+            [
+                Tree::V2 { root: "/sys/fs/cgroup/unified".into() },
+                Tree::Cpu { root: "/sys/fs/cgroup/cpu,cpuacct".into() },
+                Tree::Memory { root: "/sys/fs/cgroup/memory".into() },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_host_without_cgroups_has_no_trees() {
+        assert_eq!(trees("22 1 254:1 / / rw - ext4 /dev/vda rw\n"), []);
+    }
+
+    #[test]
+    fn what_cannot_be_limited_is_said_and_stops_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("not-a-directory");
+        fs::write(&file, "").unwrap();
+        let cgroups = Cgroups { trees: vec![Tree::Memory { root: file }], parent: "sheaf-test".into() };
+        let limits = Limits { memory_bytes: 1 << 20, cpus: 1 };
+        let (joins, missing) = cgroups.make(&"a".parse().unwrap(), limits);
+        assert!(joins.is_empty());
+        assert_eq!(missing.len(), 1, "{missing:?}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Between us and QEMU: a process that becomes QEMU.
+//!
+//! What must happen in the new process before it is QEMU (leave our session, note its
+//! number, enter its cgroup, give up every privilege) happens here, in ordinary code of our
+//! own binary, which `sheaf` calls under a hidden name. It then turns into QEMU in place,
+//! so the number it noted stays true, and whatever kills the one who spawned it in the
+//! meantime changes nothing: from its first instruction on it holds the machine's lock.
+//!
+//! It is told what to do by a [`LaunchOrder`] on its standard input, which is not in the
+//! list of processes for everyone to read.
+
+use std::{
+    fs, io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use rustix::{
+    fs::Mode,
+    process::{Resource, Rlimit},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{process::ProcessRecord, user_ids::Identity};
+
+/// Everything the launcher does, in order.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LaunchOrder {
+    /// Where it notes its number; written whole or not at all.
+    pub process_file: PathBuf,
+    /// Files in which to write `0` to enter a cgroup.
+    pub cgroups: Vec<PathBuf>,
+    /// Whom to become; none to stay who we are.
+    pub identity: Option<Identity>,
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LaunchFailure {
+    #[error("cannot read the order: {0}")]
+    Order(#[source] serde_json::Error),
+    #[error("cannot leave the session: {0}")]
+    Session(#[source] io::Error),
+    #[error("cannot note the process in {file}: {source}")]
+    ProcessFile { file: PathBuf, source: io::Error },
+    #[error("cannot forbid new privileges: {0}")]
+    NoNewPrivileges(#[source] io::Error),
+    #[error("cannot become {program}: {source}")]
+    Exec { program: PathBuf, source: io::Error },
+}
+
+/// Turns this process into QEMU. Returns only if that failed, having said why on standard
+/// error, which is the machine's log.
+pub fn run() -> ExitCode {
+    let failure = launch();
+    // Not `tracing`: nobody has set it up in this process, and the log is this stream.
+    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("launcher: {failure}\n"));
+    ExitCode::FAILURE
+}
+
+fn launch() -> LaunchFailure {
+    let order = match prepare() {
+        Ok(order) => order,
+        Err(failure) => return failure,
+    };
+    let mut command = Command::new(&order.program);
+    command.args(&order.arguments).env_clear().current_dir("/").stdin(Stdio::null());
+    if let Some(Identity { uid, gid }) = order.identity {
+        // Also drops every supplementary group.
+        command.gid(gid).uid(uid);
+    }
+    let source = command.exec();
+    LaunchFailure::Exec { program: order.program, source }
+}
+
+fn prepare() -> Result<LaunchOrder, LaunchFailure> {
+    let order: LaunchOrder = serde_json::from_reader(io::stdin().lock()).map_err(LaunchFailure::Order)?;
+    rustix::process::setsid().map_err(|why| LaunchFailure::Session(why.into()))?;
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    note_process(&order.process_file)
+        .map_err(|source| LaunchFailure::ProcessFile { file: order.process_file.clone(), source })?;
+    for file in &order.cgroups {
+        // A machine without its limits is better than no machine; the log says so.
+        if let Err(why) = fs::write(file, "0") {
+            let _ = io::Write::write_fmt(
+                &mut io::stderr(),
+                format_args!("launcher: not limited by {}: {why}\n", file.display()),
+            );
+        }
+    }
+    // A core dump would put the guest's memory on the host's disk.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(Resource::Core, none);
+    // The agent may be protected from the kernel's choice of whom to kill; its guests must not inherit that.
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    rustix::thread::set_no_new_privs(true).map_err(|why| LaunchFailure::NoNewPrivileges(why.into()))?;
+    Ok(order)
+}
+
+fn note_process(file: &Path) -> io::Result<()> {
+    let record = ProcessRecord::own()?;
+    let text = serde_json::to_vec(&record)?;
+    let unfinished = file.with_extension("new");
+    fs::write(&unfinished, text)?;
+    fs::rename(unfinished, file)
+}

@@ -1,0 +1,36 @@
+//! The processors of a machine.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cpu {
+    /// A name QEMU knows, including its own `host` (KVM only) and `max`.
+    pub model: String,
+    #[serde(default)]
+    pub features: Vec<CpuFeature>,
+    pub sockets: u32,
+    pub cores: u32,
+    pub threads: u32,
+    /// How many sockets could be filled while the guest runs; at least `sockets`.
+    pub max_sockets: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CpuFeature {
+    pub name: String,
+    pub enabled: bool,
+}
+
+impl Cpu {
+    /// Virtual processors at start.
+    pub fn count(&self) -> u32 {
+        self.sockets.saturating_mul(self.cores).saturating_mul(self.threads)
+    }
+
+    /// Virtual processors with every socket filled.
+    pub fn max_count(&self) -> u32 {
+        self.max_sockets.saturating_mul(self.cores).saturating_mul(self.threads)
+    }
+}

@@ -1,0 +1,110 @@
+//! Which process a machine is, in words that survive both us and the reuse of its number.
+//!
+//! A number alone names nobody: it is given to the next process once the old one is gone.
+//! Together with the time at which the process was started it is never given twice.
+
+use std::{fs, io, path::Path};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessRecord {
+    pub pid: i32,
+    /// In the kernel's clock ticks since boot.
+    pub started: u64,
+}
+
+impl ProcessRecord {
+    /// The calling process; `exec` changes neither number.
+    pub fn own() -> io::Result<ProcessRecord> {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let started = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(ProcessRecord { pid, started })
+    }
+
+    pub fn lives(&self) -> bool {
+        started(self.pid).is_ok_and(|started| started == Some(self.started))
+    }
+
+    /// Whether it still is this program, rather than what it turned into.
+    pub fn runs(&self, program: &Path) -> bool {
+        let running = fs::read_link(format!("/proc/{}/exe", self.pid));
+        let program = fs::canonicalize(program);
+        matches!((running, program), (Ok(running), Ok(program)) if running == program)
+    }
+
+    /// Kills this very process, or nobody.
+    pub fn kill(&self) -> io::Result<()> {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(rustix::io::Errno::SRCH) => return Ok(()),
+            Err(why) => return Err(why.into()),
+        };
+        // The handle keeps meaning the process it was opened for, so looking after
+        // opening it is looking at the right one.
+        if !self.lives() {
+            return Ok(());
+        }
+        match pidfd_send_signal(&handle, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
+    }
+}
+
+/// When a process was started; `None` when there is none, or only its remains.
+fn started(pid: i32) -> io::Result<Option<u64>> {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Ok(parse_stat(&stat)),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        // The process went away between opening and reading.
+        Err(why) if why.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(why) => Err(why),
+    }
+}
+
+fn parse_stat(stat: &str) -> Option<u64> {
+    // The name stands in parentheses and may itself hold spaces and parentheses.
+    let after_name = stat.rsplit_once(')')?.1;
+    let mut fields = after_name.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_whose_name_looks_like_fields_is_read_right() {
+        let stat = "7 (a) R 1 (b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 9 9";
+        assert_eq!(parse_stat(stat), Some(4242));
+    }
+
+    #[test]
+    fn a_zombie_does_not_live() {
+        assert_eq!(parse_stat("7 (qemu) Z 1 7 7 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 4242 9"), None);
+    }
+
+    #[test]
+    fn the_next_process_with_the_same_number_is_spared() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let real = ProcessRecord { pid, started: started(pid).unwrap().unwrap() };
+        let earlier = ProcessRecord { started: real.started - 1, ..real };
+
+        assert!(!earlier.lives());
+        earlier.kill().unwrap();
+        assert!(real.lives(), "another process was killed for its number");
+
+        real.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!real.lives());
+    }
+}
