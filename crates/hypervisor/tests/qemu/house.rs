@@ -91,12 +91,18 @@ impl House {
 }
 
 impl Drop for House {
-    /// A test that failed half way leaves no QEMU running either.
+    /// A test that failed half way leaves no QEMU running and no cgroup either.
     fn drop(&mut self) {
         for found in self.hypervisor.found().unwrap_or_default() {
             for pid in qemus(&found.id) {
                 let pid = rustix::process::Pid::from_raw(pid).unwrap();
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            for _ in 0..500 {
+                if self.cgroups.remove(&found.id).is_ok() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
             }
         }
     }
