@@ -1,9 +1,13 @@
-//! What a node serves: store, API server and controllers, wired together.
+//! What a node serves: store, API server, controllers and the agent, wired together.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
+use sheaf_agent::{
+    host::HostView,
+    virtualisation::{QEMU, Virtualisation},
+};
 use sheaf_apiserver::{
-    ApiConfig, ApiServer,
+    ApiConfig, ApiServer, KUBERNETES_VERSION, authorization,
     identity::{MASTERS, User, service_accounts::ServiceAccount},
     server,
 };
@@ -42,11 +46,38 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         tasks.spawn(serving);
     }
     tasks.spawn(controllers(node, &api).run(node.stop.clone().cancelled_owned()));
+    tasks.spawn(run_agent(node, &api));
     tasks.close();
     node.announce_ready();
     node.stop.cancelled().await;
     tasks.wait().await;
     Ok(())
+}
+
+/// What this host does of what the objects say, as its own node.
+fn run_agent(node: &Node, api: &ApiServer) -> impl Future<Output = ()> + use<> {
+    let identity = User {
+        name: authorization::node::user_name(&node.config.name),
+        groups: vec!["system:nodes".into(), "system:authenticated".into()],
+        ..User::default()
+    };
+    let client = sheaf_client::in_process(api, identity);
+    let (world, stop) = (node.world.clone(), node.stop.clone());
+    let (name, address) = (node.config.name.clone(), node.config.advertise.to_string());
+    let host = HostView::new(node.config.data_dir.clone());
+    async move {
+        let serve = async {
+            let virtualisation = Virtualisation::examine(Path::new(QEMU)).await;
+            let version = format!("{KUBERNETES_VERSION}+sheaf{}", env!("CARGO_PKG_VERSION"));
+            let settings = sheaf_agent::Settings { name, address, version, host, virtualisation };
+            sheaf_agent::run(client, world, settings).await;
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = serve => {}
+        }
+    }
 }
 
 /// What the control plane does by itself, as a client like any other.

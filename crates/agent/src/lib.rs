@@ -8,12 +8,12 @@
 
 pub mod host;
 pub mod node;
+pub mod virtualisation;
 
 use kube::Client;
-use sheaf_hypervisor::KvmVerdict;
 use sheaf_world::World;
 
-use crate::{host::HostView, node::NodeKeeper};
+use crate::{host::HostView, node::NodeKeeper, virtualisation::Virtualisation};
 
 /// What an agent must be told, since neither the host nor the API can.
 #[derive(Clone, Debug)]
@@ -26,14 +26,6 @@ pub struct Settings {
     pub version: String,
     pub host: HostView,
     pub virtualisation: Virtualisation,
-}
-
-/// What there is to run machines with, found out once at start.
-#[derive(Clone, Debug)]
-pub struct Virtualisation {
-    /// QEMU's version, or why there is none to use.
-    pub qemu: Result<String, String>,
-    pub kvm: KvmVerdict,
 }
 
 /// Runs the agent until dropped. `client` is the node's own.

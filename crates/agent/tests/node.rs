@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use sheaf_agent::{
-    Settings, Virtualisation,
+    Settings,
     host::HostView,
     node::{KVM_CONDITION, NodeKeeper},
+    virtualisation::Virtualisation,
 };
 use sheaf_hypervisor::KvmVerdict;
 use sheaf_testbed::{Cluster, in_virtual_time, kubectl::Kubectl};
