@@ -2,13 +2,18 @@
 //! at who is asking.
 
 use serde_json::Value;
-use sheaf_resources::kinds::namespace;
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    kinds::namespace,
+};
 use sheaf_store::{Expect, Revision};
 
 use crate::{
     ApiServer,
     authorization::{escalation, node},
     cache::{Resource, place},
+    identity::{api_tokens, users},
+    identity_view::CachedDirectory,
     rest::{Call, update::Part},
     status::{ApiError, Named},
     subresources::refused,
@@ -28,11 +33,13 @@ impl ApiServer {
             Operation::Create { new } => {
                 self.admit_into_namespace(call, new).await?;
                 self.admit_rights(call, new, None)?;
+                self.admit_username(call, new, None).await?;
                 self.admit_node(call, Some(new), None)
             }
             Operation::Update { new, old, part } => {
                 if part == Part::Main {
                     self.admit_rights(call, new, Some(old))?;
+                    self.admit_username(call, new, Some(old)).await?;
                 }
                 self.admit_node(call, Some(new), Some(old))
             }
@@ -97,6 +104,34 @@ impl ApiServer {
             new,
         };
         escalation::check(&self.authorizer, call.user, &written).map_err(refused)
+    }
+
+    /// A username stands for one person. Two writers at the same moment may both find one free; the login settles
+    /// that, see [`users::holder`].
+    async fn admit_username(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let kind = &call.served.kind;
+        let is_settled = old.is_some_and(|old| old["username"] == new["username"]);
+        if kind.group != api_tokens::GROUP || kind.plural != api_tokens::USERS || is_settled {
+            return Ok(());
+        }
+        // It may have been given a moment ago, through another server.
+        self.reach(crate::rest::options::Freshness::Latest).await?;
+        let directory = CachedDirectory::new(self.cache.clone());
+        let username = new["username"].as_str().unwrap_or_default();
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        match users::holder(&directory, username) {
+            // One of the same name is that very user: it exists already, and that is what is said of it.
+            Some(holder) if holder["metadata"]["name"] != name => {
+                let duplicate = FieldError::duplicate(&FieldPath::new("username"), username);
+                Err(ApiError::invalid(&kind.group, &kind.kind, name, &[duplicate]))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A node touches its own objects only, whatever roles it was given.

@@ -172,4 +172,5 @@ impl ApiServer {
     }
 }
 
+mod identity_requests;
 mod identity_view;

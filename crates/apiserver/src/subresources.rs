@@ -1,8 +1,8 @@
-//! Requests that are neither whole objects nor discovery: status, scale, tokens, reviews, login.
+//! Requests that are neither whole objects nor discovery: status, scale, tokens, reviews.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use http::{HeaderMap, request::Parts};
+use http::HeaderMap;
 use serde_json::{Value, json};
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
@@ -12,9 +12,9 @@ use sheaf_resources::{
 
 use crate::{
     ApiServer, authorization, body,
-    identity::{self, Refusal, User, api_tokens::TokenWish, users::LoginError},
+    identity::{self, Refusal, User},
     negotiate,
-    request::{Query, Verb},
+    request::Verb,
     respond::{self, ApiResponse},
     rest::{
         Call,
@@ -24,9 +24,6 @@ use crate::{
     },
     status::{ApiError, Named, success},
 };
-
-/// How long a login lasts at most.
-const SESSION_MILLIS: i64 = 16 * 3600 * 1000;
 
 impl ApiServer {
     pub(crate) async fn answer_subresource(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
@@ -140,54 +137,6 @@ impl ApiServer {
             Written::Imagined(object) => object,
         };
         Ok(respond::value(success::OK, format, &scale_of(call, &object)))
-    }
-
-    /// `/v3-public/localProviders/local?action=login`: a name and a password for a token.
-    pub(crate) async fn public_login(
-        &self,
-        parts: &Parts,
-        path: &str,
-        query: &Query,
-        body: &bytes::Bytes,
-    ) -> Result<ApiResponse, ApiError> {
-        if path != "/v3-public/localProviders/local" || query.get("action") != Some("login") {
-            return Ok(respond::text(success::NO_SUCH_PAGE, "404 page not found\n"));
-        }
-        if parts.method != http::Method::POST {
-            return Err(ApiError::method_not_allowed());
-        }
-        let wish = body::decode(&parts.headers, body)?.value;
-        let text = |field: &str| wish[field].as_str().unwrap_or_default().to_string();
-        let user = self.users().login(&text("username"), &text("password")).await.map_err(login_failed)?;
-        let token = TokenWish {
-            user_id: user.id,
-            ttl_millis: wish["ttl"]
-                .as_i64()
-                .filter(|ttl| *ttl > 0)
-                .unwrap_or(SESSION_MILLIS)
-                .min(SESSION_MILLIS),
-            description: text("description"),
-            derived: false,
-        };
-        let (object, bearer) = self.users().mint_token(&token).await.map_err(ApiError::internal)?;
-        let answer = json!({
-            "type": "token", "id": object["metadata"]["name"], "name": object["metadata"]["name"],
-            "userId": object["userId"], "token": bearer.as_str(), "ttl": object["ttl"],
-            "expiresAt": object["expiresAt"], "mustChangePassword": user.must_change_password,
-        });
-        Ok(respond::value(success::CREATED, negotiate::Format::Json, &answer))
-    }
-}
-
-fn login_failed(why: LoginError) -> ApiError {
-    match why {
-        LoginError::Refused => ApiError::unauthorized(),
-        LoginError::Busy => {
-            ApiError::too_many_requests("too many logins at once; try again", Duration::from_secs(1))
-        }
-        LoginError::TooMany { retry_after } => {
-            ApiError::too_many_requests("too many failed logins; wait before trying again", retry_after)
-        }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod namespace;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_account_token;
+pub mod token;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -72,6 +73,7 @@ const ALL: &[(&str, Start)] = &[
     (cluster_role::NAME, |context| Box::pin(cluster_role::run(context))),
     (garbage_collection::NAME, |context| Box::pin(garbage_collection::run(context))),
     (event::NAME, |context| Box::pin(event::run(context))),
+    (token::NAME, |context| Box::pin(token::run(context))),
 ];
 
 /// All controllers, ready to run.

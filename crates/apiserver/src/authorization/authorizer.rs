@@ -8,6 +8,7 @@ use sheaf_resources::rbac::{Attributes, PolicyRule, RoleRef};
 use super::{
     index::{Held, Index, NoRules, Rules, revisions},
     node::{self, Opinion},
+    password_change,
 };
 use crate::identity::{Directory, MASTERS, User};
 
@@ -38,6 +39,9 @@ impl Authorizer {
     }
 
     pub fn authorize(&self, user: &User, asked: &Attributes<'_>) -> Decision {
+        if user.must_change_password() && !password_change::is_open_before(asked) {
+            return Decision::Deny { reason: password_change::REASON.to_owned() };
+        }
         let allow = || Decision::Allow { reason: self.nothing_to_say.clone() };
         if user.in_group(MASTERS) {
             return allow();

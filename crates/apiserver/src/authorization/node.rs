@@ -1,4 +1,5 @@
-//! What a node may do: see and keep its own Node object and its own Lease, report events, and nothing else.
+//! What a node may do: see and keep its own Node object and its own Lease, report events as itself, and nothing
+//! else.
 //!
 //! Two halves. [`opinion`] decides by what the request line says; [`admit`] looks into the object, and also
 //! holds where a role is broader than it should be: no binding lets one node write another's objects.
@@ -14,6 +15,7 @@ use crate::identity::{Refusal, User, objects::text};
 
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 const LEASES: &str = "coordination.k8s.io";
+const EVENTS: &str = "events.k8s.io";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
@@ -59,9 +61,8 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>) -> Opinion {
             }
             _ => no("can only get, create, update, patch, or delete a node lease"),
         },
-        ("" | "events.k8s.io", "events", "") if matches!(verb, "create" | "patch" | "update") => {
-            Opinion::Allow
-        }
+        // Whose event it is stands in the object: admission's to check.
+        ("" | EVENTS, "events", "") if matches!(verb, "create" | "patch" | "update") => Opinion::Allow,
         ("authorization.k8s.io", "selfsubjectaccessreviews", "") if verb == "create" => Opinion::Allow,
         _ => no(""),
     }
@@ -74,7 +75,8 @@ pub enum Operation {
     Delete,
 }
 
-/// A write that is about to happen.
+/// A write that is about to happen. The objects are as they are stored, whichever group was asked: an event has
+/// the fields of `v1`.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'a> {
     pub operation: Operation,
@@ -94,6 +96,7 @@ pub fn admit(user: &User, written: &Written<'_>) -> Result<(), Refusal> {
     let judged = match (written.group, written.resource) {
         ("", "nodes") => admit_node(node, written),
         (LEASES, "leases") => admit_lease(node, written),
+        ("" | EVENTS, "events") => admit_event(node, written),
         _ => Ok(()),
     };
     judged.map_err(|message| Refusal::Forbidden {
@@ -161,6 +164,40 @@ fn admit_lease(node: &str, written: &Written<'_>) -> Result<(), String> {
         return Err("can only access node lease with the same name as the requesting node".to_owned());
     }
     Ok(())
+}
+
+/// An event is its reporter's own. A node that could change another's could make the cluster's history say
+/// anything, or keep it for ever with a finalizer.
+fn admit_event(node: &str, written: &Written<'_>) -> Result<(), String> {
+    let me = quoted(node);
+    if written.old.is_some_and(|old| !is_reported_by(node, old)) {
+        return Err(format!("node {me} is not allowed to touch an event that it did not report"));
+    }
+    let Some(new) = written.new else { return Ok(()) };
+    if !is_reported_by(node, new) {
+        return Err(format!(
+            "node {me} can only report events as itself: source.host and reportingInstance must be {me} where given, \
+             and one of them must be"
+        ));
+    }
+    let about = text(new, "/involvedObject/name");
+    if text(new, "/involvedObject/kind") == "Node" && about != node {
+        return Err(format!("node {me} is not allowed to report events about node {}", quoted(about)));
+    }
+    for field in ["finalizers", "ownerReferences"] {
+        let of = |object: Option<&Value>| object.and_then(|object| object["metadata"].get(field)).cloned();
+        let (new, old) = (of(written.new), of(written.old));
+        if filled(new.as_ref()) != filled(old.as_ref()) {
+            return Err(format!("node {me} is not allowed to modify {field} of an event"));
+        }
+    }
+    Ok(())
+}
+
+/// Older reporters fill in the source, newer ones the instance, some both: none may name another.
+fn is_reported_by(node: &str, event: &Value) -> bool {
+    let named = ["/source/host", "/reportingInstance"].map(|field| text(event, field));
+    named.contains(&node) && named.iter().all(|name| name.is_empty() || *name == node)
 }
 
 /// An absent, null or empty field all say the same.

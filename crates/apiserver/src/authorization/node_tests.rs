@@ -180,6 +180,68 @@ fn a_node_changes_neither_its_taints_nor_its_wishes_nor_its_restricted_labels() 
     with("/metadata/finalizers", Value::Null).unwrap();
 }
 
+fn report(group: &str, old: Option<&Value>, new: Option<&Value>) -> Result<(), String> {
+    let operation = match (old, new) {
+        (None, _) => Operation::Create,
+        (Some(_), Some(_)) => Operation::Update,
+        (Some(_), None) => Operation::Delete,
+    };
+    let (resource, namespace) = ("events", "default");
+    let written = Written { operation, group, resource, subresource: "", namespace, name: "e", old, new };
+    admit(&node("n1"), &written).map_err(|refusal| refusal.to_string())
+}
+
+fn event(host: &str, instance: &str) -> Value {
+    json!({
+        "metadata": { "name": "e" }, "source": { "component": "agent", "host": host },
+        "reportingInstance": instance, "involvedObject": { "kind": "Pod", "name": "p" },
+    })
+}
+
+#[test]
+fn a_node_reports_events_as_itself_and_about_itself_if_about_a_node() {
+    for group in ["", EVENTS] {
+        for mine in [event("n1", ""), event("", "n1"), event("n1", "n1")] {
+            report(group, None, Some(&mine)).unwrap();
+        }
+        for other in [event("n2", ""), event("", "n2"), event("n1", "n2"), event("n2", "n1"), event("", "")] {
+            let why = report(group, None, Some(&other)).unwrap_err();
+            assert!(why.contains("node \"n1\" can only report events as itself"), "{why}");
+        }
+        let mut about = event("n1", "n1");
+        about["involvedObject"] = json!({ "kind": "Node", "name": "n1" });
+        report(group, None, Some(&about)).unwrap();
+        about["involvedObject"]["name"] = json!("n2");
+        let why = report(group, None, Some(&about)).unwrap_err();
+        assert!(why.ends_with("node \"n1\" is not allowed to report events about node \"n2\""), "{why}");
+    }
+}
+
+#[test]
+fn a_node_touches_only_events_that_it_reported_and_holds_none_of_them_back() {
+    let (mine, other) = (event("n1", "n1"), event("n2", "n2"));
+    let mut again = mine.clone();
+    again["count"] = json!(2);
+    report("", Some(&mine), Some(&again)).unwrap();
+    report("", Some(&mine), None).unwrap();
+    for new in [Some(&other), Some(&mine), None] {
+        let why = report("", Some(&other), new).unwrap_err();
+        assert!(why.ends_with("is not allowed to touch an event that it did not report"), "{why}");
+    }
+    // Nor is one handed to somebody else.
+    assert!(report("", Some(&mine), Some(&other)).is_err());
+    for (field, value) in [("finalizers", json!(["a/b"])), ("ownerReferences", json!([{ "uid": "u" }]))] {
+        let mut held = mine.clone();
+        held["metadata"][field] = value;
+        let why = report("", Some(&mine), Some(&held)).unwrap_err();
+        assert!(why.ends_with(&format!("is not allowed to modify {field} of an event")), "{why}");
+        assert!(report("", None, Some(&held)).is_err());
+        // Whoever did put it there: it is not the node's to take away, and does not stop its reports.
+        assert!(report("", Some(&held), Some(&mine)).is_err());
+        report("", Some(&held), Some(&held)).unwrap();
+    }
+}
+
 #[test]
 fn who_is_not_a_node_is_not_held_to_this() {
     let other = json!({ "metadata": { "name": "n2" } });

@@ -70,7 +70,9 @@ pub fn self_subject_rules_review(
     }
     let (resource_rules, non_resource_rules) = rules_review(&authorizer.rules_for(user, namespace));
     let node = user.node_name().map(|_| "node authorizer does not support user rule resolution".to_owned());
-    let errors: Vec<String> = node.into_iter().chain(authorizer.unknown_for(user, namespace)).collect();
+    let password = user.must_change_password().then(|| super::password_change::REASON.to_owned());
+    let errors: Vec<String> =
+        password.into_iter().chain(node).chain(authorizer.unknown_for(user, namespace)).collect();
     let mut status = json!({
         "resourceRules": resource_rules,
         "nonResourceRules": non_resource_rules,

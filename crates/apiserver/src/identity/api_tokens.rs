@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use sheaf_resources::kinds::token::{self, End};
 use sheaf_world::{Clock, Timestamp, World};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -15,7 +16,7 @@ use zeroize::Zeroizing;
 use super::{
     Directory, User,
     objects::{is_being_deleted, is_made_for, made_for, text, texts, uid},
-    user::{AUTHENTICATED, LOCAL_AUTHENTICATED},
+    user::{AUTHENTICATED, LOCAL_AUTHENTICATED, MUST_CHANGE_PASSWORD, REQUEST_TOKEN},
 };
 
 pub const GROUP: &str = "management.cattle.io";
@@ -122,7 +123,21 @@ pub(super) fn verify(
     if !is_enabled(&user) {
         return Err(ApiTokenError::UserDisabled);
     }
-    Ok(Arc::new(user_of(&user)))
+    let mut bearer = user_of(&user);
+    bearer.extra.insert(REQUEST_TOKEN.to_owned(), vec![name.to_owned()]);
+    if is_session(&object) && must_change_password(&user) {
+        bearer.extra.insert(MUST_CHANGE_PASSWORD.to_owned(), vec!["true".to_owned()]);
+    }
+    Ok(Arc::new(bearer))
+}
+
+/// Whether a login made the token. What a person made for a program is not held up by that person's password.
+pub(super) fn is_session(token: &Value) -> bool {
+    token.get("isDerived") == Some(&Value::Bool(false))
+}
+
+pub(super) fn must_change_password(user: &Value) -> bool {
+    user.get("mustChangePassword") == Some(&Value::Bool(true))
 }
 
 pub(super) fn is_enabled(user: &Value) -> bool {
@@ -155,26 +170,11 @@ pub(super) fn user_of(object: &Value) -> User {
 
 /// An end that cannot be read is taken for passed.
 fn has_expired(token: &Value, clock: &Clock) -> bool {
-    let now = clock.now();
-    let stated = text(token, "/expiresAt");
-    if !stated.is_empty() && stated.parse::<Timestamp>().map_or(true, |end| end <= now) {
-        return true;
+    match token::end(token) {
+        End::Never => false,
+        End::AtMillis(end) => end <= clock.now().as_millisecond(),
+        End::Unreadable => true,
     }
-    let ttl_millis = match token.get("ttl") {
-        None | Some(Value::Null) => 0,
-        Some(ttl) => match ttl.as_i64() {
-            Some(millis) => millis,
-            None => return true,
-        },
-    };
-    if ttl_millis <= 0 {
-        return false;
-    }
-    let Ok(created) = text(token, "/metadata/creationTimestamp").parse::<Timestamp>() else {
-        // Rancher states an end, ours always do; with neither an end nor a beginning there is nothing to trust.
-        return stated.is_empty();
-    };
-    created.as_millisecond().saturating_add(ttl_millis) <= now.as_millisecond()
 }
 
 fn hashed(secret: &str) -> String {
@@ -216,6 +216,26 @@ mod tests {
         assert_eq!(user.groups, ["ops", "system:cattle:authenticated", "system:authenticated"]);
         assert_eq!(user.extra["username"], ["jo"]);
         assert_eq!(user.extra["principalid"], ["local://user-1"]);
+        assert_eq!(user.token_name(), bearer.split_once(':').unwrap().0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_sessions_of_those_who_must_change_their_password_are_held_up() {
+        let world = World::seeded(1);
+        let (shelf, name, bearer) = minted(&world, 0);
+        let held_up = || verify(&shelf, &world.clock, &bearer).unwrap().must_change_password();
+        assert!(!held_up());
+        let mut user = person();
+        user["mustChangePassword"] = json!(true);
+        shelf.put(GROUP, USERS, user);
+        assert!(held_up(), "also a session that was there before");
+        let session = shelf.object(GROUP, TOKENS, "", &name).unwrap();
+        for derived in [json!(true), Value::Null] {
+            let mut token = Value::clone(&session);
+            token["isDerived"] = derived;
+            shelf.put(GROUP, TOKENS, token);
+            assert!(!held_up());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ pub mod credentials;
 pub mod impersonation;
 mod jws;
 pub(crate) mod objects;
+pub mod password_change;
 pub mod passwords;
 pub(crate) mod recent;
 mod refusal;

@@ -41,6 +41,8 @@ pub enum WeakPassword {
     TooLong,
     #[error("Password cannot be the same as username")]
     SameAsUsername,
+    #[error("Password cannot be the same as the current one")]
+    SameAsCurrent,
 }
 
 #[derive(Debug)]

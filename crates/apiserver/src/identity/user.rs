@@ -17,6 +17,11 @@ pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// Everybody who came with an API token, as Rancher calls them.
 pub const LOCAL_AUTHENTICATED: &str = "system:cattle:authenticated";
 
+/// In `extra`: the name of the API token somebody came with, as Rancher calls it.
+pub(crate) const REQUEST_TOKEN: &str = "requesttokenid";
+/// In `extra`, with whatever value: this is a session of somebody who must choose a new password first.
+pub(crate) const MUST_CHANGE_PASSWORD: &str = "mustchangepassword";
+
 const NODE_PREFIX: &str = "system:node:";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
@@ -49,6 +54,17 @@ impl User {
     pub fn node_name(&self) -> Option<&str> {
         let name = self.name.strip_prefix(NODE_PREFIX).filter(|name| !name.is_empty())?;
         self.in_group(NODES).then_some(name)
+    }
+
+    /// Whether nothing is open to this user before a new password is chosen. Being in `extra`, it can be put on
+    /// somebody by an impersonation but never taken off by one: who must change a password may not impersonate.
+    pub fn must_change_password(&self) -> bool {
+        self.extra.contains_key(MUST_CHANGE_PASSWORD)
+    }
+
+    /// The API token this user came with; empty when with something else.
+    pub fn token_name(&self) -> &str {
+        self.extra.get(REQUEST_TOKEN).and_then(|names| names.first()).map_or("", String::as_str)
     }
 
     /// As `UserInfo` in `authentication.k8s.io/v1`.

@@ -6,7 +6,7 @@
 //! namespace `cattle-local-user-passwords`, so that who may read users cannot take hashes home.
 //!
 //! A crash between the two writes of [`LocalUsers::create`] leaves a user without a password, who cannot log
-//! in; between those of [`LocalUsers::set_password`], a user who is asked once more to change it.
+//! in. Changing it is in [`password_change`](super::password_change).
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use zeroize::Zeroizing;
 
 use super::{
     Directory, Objects, User, WriteError,
-    api_tokens::{self, GROUP, TOKENS, TokenWish, USERS, is_enabled, user_of},
-    objects::{is_made_for, made_for, text},
-    passwords::{PasswordError, Passwords, WeakPassword, check_strength},
+    api_tokens::{self, GROUP, TOKENS, TokenWish, USERS, is_enabled, must_change_password, user_of},
+    objects::{is_made_for, made_for, text, uid},
+    passwords::{PasswordError, Passwords, WeakPassword},
     throttle::Throttle,
 };
 
@@ -78,8 +78,8 @@ pub enum UserError {
 }
 
 pub struct LocalUsers {
-    directory: Arc<dyn Directory>,
-    objects: Arc<dyn Objects>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) objects: Arc<dyn Objects>,
     passwords: Passwords,
     throttle: Throttle,
     world: World,
@@ -164,34 +164,6 @@ impl LocalUsers {
         }
     }
 
-    /// Sets a password without asking for the old one: for those who may update users.
-    pub async fn set_password(
-        &self,
-        id: &str,
-        password: &str,
-        must_change_password: bool,
-    ) -> Result<(), UserError> {
-        let user = self.by_id(id)?;
-        check_strength(text(&user, "/username"), password)?;
-        self.store_password(&user, password).await?;
-        if user.get("mustChangePassword").and_then(Value::as_bool).unwrap_or(false) != must_change_password {
-            let mut changed = Value::clone(&user);
-            changed["mustChangePassword"] = json!(must_change_password);
-            self.objects.update(GROUP, USERS, "", changed).await?;
-        }
-        Ok(())
-    }
-
-    /// Sets a password for somebody who knows the old one.
-    pub async fn change_password(&self, id: &str, current: &str, new: &str) -> Result<(), ChangeError> {
-        let username = text(&*self.by_id(id)?, "/username").to_owned();
-        let person = self.login(&username, current).await?;
-        if person.id != id {
-            return Err(ChangeError::Login(LoginError::Refused));
-        }
-        Ok(self.set_password(id, new, false).await?)
-    }
-
     /// Makes and stores an API token; answers the object and what its bearer sends, which is never seen again.
     pub async fn mint_token(&self, wish: &TokenWish) -> Result<(Value, Zeroizing<String>), WriteError> {
         let user = self
@@ -211,14 +183,12 @@ impl LocalUsers {
         }
     }
 
-    fn by_id(&self, id: &str) -> Result<Arc<Value>, UserError> {
+    pub(super) fn by_id(&self, id: &str) -> Result<Arc<Value>, UserError> {
         self.directory.object(GROUP, USERS, "", id).ok_or_else(|| UserError::Unknown { id: id.to_owned() })
     }
 
-    /// A scan: logins are rare and their hashing costs far more.
     fn by_username(&self, username: &str) -> Option<Arc<Value>> {
-        let mut users = self.directory.objects(GROUP, USERS).into_iter();
-        users.find(|user| !username.is_empty() && text(user, "/username") == username)
+        holder(self.directory.as_ref(), username)
     }
 
     fn stored_hash(&self, user: &Value) -> Option<String> {
@@ -230,7 +200,7 @@ impl LocalUsers {
         String::from_utf8(STANDARD.decode(text(&secret, "/data/password")).ok()?).ok()
     }
 
-    async fn store_password(&self, user: &Value, password: &str) -> Result<(), UserError> {
+    pub(super) async fn store_password(&self, user: &Value, password: &str) -> Result<(), UserError> {
         let id = text(user, "/metadata/name");
         let hash = self
             .passwords
@@ -264,12 +234,18 @@ impl LocalUsers {
     }
 }
 
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ChangeError {
-    #[error(transparent)]
-    Login(#[from] LoginError),
-    #[error(transparent)]
-    User(#[from] UserError),
+/// Who is meant by a username: of two that came by the same one, the older. Admission refuses the second, but two
+/// writers at the same moment may both have found the name free, and then nobody may take an older user's place.
+///
+/// A scan: logins are rare and their hashing costs far more.
+pub(crate) fn holder(directory: &dyn Directory, username: &str) -> Option<Arc<Value>> {
+    if username.is_empty() {
+        return None;
+    }
+    let named =
+        directory.objects(GROUP, USERS).into_iter().filter(|user| text(user, "/username") == username);
+    // The server writes the time of creation, always in the same form: its text orders as the time does.
+    named.min_by_key(|user| (text(user, "/metadata/creationTimestamp").to_owned(), uid(user).to_owned()))
 }
 
 fn local_user(object: &Value) -> LocalUser {
@@ -277,21 +253,21 @@ fn local_user(object: &Value) -> LocalUser {
         id: text(object, "/metadata/name").to_owned(),
         username: text(object, "/username").to_owned(),
         display_name: text(object, "/displayName").to_owned(),
-        must_change_password: object.get("mustChangePassword") == Some(&Value::Bool(true)),
+        must_change_password: must_change_password(object),
         user: Arc::new(user_of(object)),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use sheaf_world::Chance;
 
     use super::*;
     use crate::identity::shelf::Shelf;
 
-    const PASSWORD: &str = "a long enough one";
+    pub(in crate::identity) const PASSWORD: &str = "a long enough one";
 
-    async fn house() -> (Arc<Shelf>, LocalUsers) {
+    pub(in crate::identity) async fn house() -> (Arc<Shelf>, LocalUsers) {
         let shelf = Arc::new(Shelf::default());
         let passwords = Passwords::new(Chance::seeded(1), false);
         let users = LocalUsers::new(shelf.clone(), shelf.clone(), passwords, World::seeded(1));
@@ -361,22 +337,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_changed_password_is_the_only_one_that_works_and_need_not_be_changed_again() {
-        let (_, users) = house().await;
-        assert_eq!(
-            users.change_password("admin", "wrong", "another long one").await,
-            Err(ChangeError::Login(LoginError::Refused))
-        );
-        assert_eq!(
-            users.change_password("admin", PASSWORD, "short").await,
-            Err(ChangeError::User(UserError::Weak(WeakPassword::TooShort)))
-        );
-        users.change_password("admin", PASSWORD, "another long one").await.unwrap();
-        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
-        assert!(!users.login("admin", "another long one").await.unwrap().must_change_password);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_password_does_not_serve_a_new_user_of_the_old_name() {
         let (shelf, users) = house().await;
         let mut user = Value::clone(&shelf.object(GROUP, USERS, "", "admin").unwrap());
@@ -417,5 +377,22 @@ mod tests {
             users.set_password("nobody", PASSWORD, false).await,
             Err(UserError::Unknown { id: "nobody".into() })
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_with_one_username_the_older_is_meant_whatever_their_names() {
+        let (shelf, users) = house().await;
+        let mut elder = Value::clone(&shelf.object(GROUP, USERS, "", "admin").unwrap());
+        elder["metadata"]["creationTimestamp"] = json!("2030-01-01T00:00:05Z");
+        elder["metadata"]["uid"] = json!("u5");
+        shelf.put(GROUP, USERS, elder);
+        users.set_password("admin", PASSWORD, false).await.unwrap();
+        let twin = |name: &str, created: &str, uid: &str| {
+            let metadata = json!({ "name": name, "creationTimestamp": created, "uid": uid });
+            shelf.put(GROUP, USERS, json!({ "metadata": metadata, "username": "admin" }));
+        };
+        twin("aaa", "2030-01-01T00:00:06Z", "u1");
+        twin("aab", "2030-01-01T00:00:05Z", "u6");
+        assert_eq!(users.login("admin", PASSWORD).await.unwrap().id, "admin");
     }
 }

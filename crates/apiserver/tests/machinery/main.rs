@@ -6,6 +6,7 @@ mod custom_resources;
 mod deleting;
 mod house;
 mod listing;
+mod node_identity;
 mod sealing;
 mod two_servers;
 mod watching;

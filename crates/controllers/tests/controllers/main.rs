@@ -10,3 +10,4 @@ mod event;
 mod garbage_collection;
 mod namespace;
 mod scenario;
+mod token;

@@ -43,7 +43,47 @@ fn schema() -> Schema {
     )
 }
 
-/// Whose a token is, and its secret, never change.
+/// When a token stops by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Never,
+    /// Milliseconds since the epoch.
+    AtMillis(i64),
+    /// It states something that cannot be read: nobody should trust it, and nobody knows since when.
+    Unreadable,
+}
+
+/// The earlier of the end stated and the end of the time it was made for.
+pub fn end(token: &Value) -> End {
+    let stated = match text(&token["expiresAt"]) {
+        "" => None,
+        time => match time.parse::<jiff::Timestamp>() {
+            Ok(time) => Some(time.as_millisecond()),
+            Err(_) => return End::Unreadable,
+        },
+    };
+    let ttl_millis = match &token["ttl"] {
+        Value::Null => 0,
+        ttl => match ttl.as_i64() {
+            Some(millis) => millis,
+            None => return End::Unreadable,
+        },
+    };
+    let created = text(&token["metadata"]["creationTimestamp"]).parse::<jiff::Timestamp>();
+    let spent = match created {
+        _ if ttl_millis <= 0 => None,
+        Ok(created) => Some(created.as_millisecond().saturating_add(ttl_millis)),
+        // Rancher states an end, ours always do; with neither an end nor a beginning there is nothing to trust.
+        Err(_) if stated.is_none() => return End::Unreadable,
+        Err(_) => None,
+    };
+    match stated.into_iter().chain(spent).min() {
+        Some(millis) => End::AtMillis(millis),
+        None => End::Never,
+    }
+}
+
+/// Whose a token is, how it came to be, and its secret, never change.
 fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if text(&new["userId"]).is_empty() {
@@ -56,10 +96,46 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "must be the hash of a secret",
         ));
     }
-    for field in ["userId", "token"] {
+    for field in ["userId", "token", "isDerived"] {
         if old.is_some_and(|old| old[field] != new[field]) {
             errors.push(FieldError::invalid(&FieldPath::new(field), "<hidden>", "field is immutable"));
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_ends_at_the_earlier_of_its_two_ends() {
+        let token = |expires: &str, ttl: i64| {
+            end(&json!({
+                "metadata": {"creationTimestamp": "1970-01-01T00:00:10Z"}, "expiresAt": expires, "ttl": ttl,
+            }))
+        };
+        assert_eq!(token("", 0), End::Never);
+        assert_eq!(token("1970-01-01T00:00:20Z", 0), End::AtMillis(20_000));
+        assert_eq!(token("", 500), End::AtMillis(10_500));
+        assert_eq!(token("1970-01-01T00:00:20Z", 500), End::AtMillis(10_500));
+        assert_eq!(token("1970-01-01T00:00:10Z", 500), End::AtMillis(10_000));
+        assert_eq!(token("tomorrow", 500), End::Unreadable);
+    }
+
+    #[test]
+    fn a_token_without_a_beginning_is_trusted_for_its_stated_end_only() {
+        assert_eq!(end(&json!({"expiresAt": "1970-01-01T00:00:20Z", "ttl": 5})), End::AtMillis(20_000));
+        assert_eq!(end(&json!({"ttl": 5})), End::Unreadable);
+        assert_eq!(end(&json!({"ttl": "long"})), End::Unreadable);
+        assert_eq!(end(&json!({})), End::Never);
+    }
+
+    #[test]
+    fn a_session_never_becomes_anything_else() {
+        let token = |derived: Value| json!({"userId": "u", "token": "sha256:x", "isDerived": derived});
+        let session = token(json!(false));
+        assert!(validate(&session, Some(&session)).is_empty());
+        assert_eq!(validate(&token(json!(true)), Some(&session))[0].field, "isDerived");
+    }
 }

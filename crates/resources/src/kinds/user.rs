@@ -35,7 +35,7 @@ fn schema() -> Schema {
             "displayName": string("What others see."),
             "description": string("Who this is, in words."),
             "enabled": flag("False locks the person out at once, tokens included."),
-            "mustChangePassword": flag("The next login leads to a change of password first."),
+            "mustChangePassword": flag("Sessions may do nothing before the person has chosen a new password."),
             "principalIds": strings("The identities this user stands for."),
             "groups": strings("Groups the person is in, as RBAC subjects name them."),
         }),

@@ -78,5 +78,6 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(&["delete", "get", "list", "patch", "watch"], CORE, &["secrets"]),
             ],
         ),
+        ("token", vec![on(&["delete", "list"], "management.cattle.io", &["tokens"])]),
     ]
 }

@@ -1,0 +1,202 @@
+//! Choosing a new password.
+//!
+//! What comes with it, in this order: the new hash, an end to the user's other sessions, and the word that no
+//! change is needed any more. A crash in between leaves a user who, having been asked to change it, is asked once
+//! more, with the new password as the current one.
+//!
+//! Tokens that were made for programs stay: they were never the password's, and stopping them is its own decision.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    WriteError,
+    api_tokens::{GROUP, TOKENS, USERS, is_session, must_change_password},
+    objects::text,
+    passwords::{WeakPassword, check_strength},
+    users::{LocalUsers, LoginError, UserError},
+};
+
+/// Tries of a write that others are faster at.
+const TRIES: usize = 8;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    #[error(transparent)]
+    User(#[from] UserError),
+}
+
+impl LocalUsers {
+    /// Sets a password for somebody who knows the old one, and ends all sessions of theirs but the one called
+    /// `session`. A wrong old password counts as a failed login.
+    pub async fn change_password(
+        &self,
+        id: &str,
+        current: &str,
+        new: &str,
+        session: &str,
+    ) -> Result<(), ChangeError> {
+        let username = text(&*self.by_id(id)?, "/username").to_owned();
+        let person = self.login(&username, current).await?;
+        // Of two with one username the younger is nobody, here as at the login.
+        if person.id != id {
+            return Err(ChangeError::Login(LoginError::Refused));
+        }
+        if new == current {
+            return Err(ChangeError::User(WeakPassword::SameAsCurrent.into()));
+        }
+        check_strength(&username, new).map_err(UserError::from)?;
+        self.store_password(&*self.by_id(id)?, new).await?;
+        self.end_sessions(id, session).await.map_err(UserError::from)?;
+        Ok(self.ask_for_a_change(id, false).await.map_err(UserError::from)?)
+    }
+
+    /// Sets a password without asking for the old one: for those who may update users.
+    pub async fn set_password(
+        &self,
+        id: &str,
+        password: &str,
+        must_change_password: bool,
+    ) -> Result<(), UserError> {
+        let user = self.by_id(id)?;
+        check_strength(text(&user, "/username"), password)?;
+        self.store_password(&user, password).await?;
+        self.end_sessions(id, "").await?;
+        Ok(self.ask_for_a_change(id, must_change_password).await?)
+    }
+
+    async fn ask_for_a_change(&self, id: &str, wanted: bool) -> Result<(), WriteError> {
+        self.change(USERS, id, |user| {
+            (must_change_password(user) != wanted)
+                .then(|| user["mustChangePassword"] = json!(wanted))
+                .is_some()
+        })
+        .await
+    }
+
+    /// Disabled and not deleted: they are deleted when they are long past their end, as all tokens are.
+    async fn end_sessions(&self, id: &str, kept: &str) -> Result<(), WriteError> {
+        for token in self.directory.objects(GROUP, TOKENS) {
+            let name = text(&token, "/metadata/name");
+            if text(&token, "/userId") != id || name == kept || !is_session(&token) {
+                continue;
+            }
+            let disable = |token: &mut Value| {
+                (token["enabled"] != false).then(|| token["enabled"] = json!(false)).is_some()
+            };
+            match self.change(TOKENS, name, disable).await {
+                // It ended by itself.
+                Err(WriteError::NotFound { .. }) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes one object as it now is, if `change` says that there is something to change; again when somebody
+    /// else was faster.
+    async fn change(
+        &self,
+        resource: &str,
+        name: &str,
+        change: impl Fn(&mut Value) -> bool,
+    ) -> Result<(), WriteError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Some(seen) = self.directory.object(GROUP, resource, "", name) else {
+                return Err(WriteError::NotFound { resource: resource.to_owned(), name: name.to_owned() });
+            };
+            let mut changed = Value::clone(&seen);
+            if !change(&mut changed) {
+                return Ok(());
+            }
+            match self.objects.update(GROUP, resource, "", changed).await {
+                Err(WriteError::Conflict { .. }) if tries < TRIES => tokio::time::sleep(BETWEEN_TRIES).await,
+                done => return done.map(drop),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheaf_world::World;
+
+    use super::*;
+    use crate::identity::{
+        Directory,
+        api_tokens::{self, TokenWish},
+        users::tests::{PASSWORD, house},
+    };
+
+    const NEW: &str = "another long one";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_password_is_the_only_one_that_works_and_need_not_be_changed_again() {
+        let (_, users) = house().await;
+        users.change_password("admin", PASSWORD, NEW, "").await.unwrap();
+        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
+        assert!(!users.login("admin", NEW).await.unwrap().must_change_password);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_change_changes_nothing() {
+        let (_, users) = house().await;
+        let mut refused = Vec::new();
+        for (current, new) in [("wrong", NEW), (PASSWORD, "short"), (PASSWORD, PASSWORD), (PASSWORD, "ADMIN")]
+        {
+            refused.push(users.change_password("admin", current, new, "").await.unwrap_err());
+        }
+        let weak = |why| ChangeError::User(UserError::Weak(why));
+        assert_eq!(
+            refused,
+            [
+                ChangeError::Login(LoginError::Refused),
+                weak(WeakPassword::TooShort),
+                weak(WeakPassword::SameAsCurrent),
+                weak(WeakPassword::SameAsUsername)
+            ]
+        );
+        assert!(users.login("admin", PASSWORD).await.unwrap().must_change_password);
+        let unknown = users.change_password("nobody", PASSWORD, NEW, "").await;
+        assert_eq!(unknown, Err(ChangeError::User(UserError::Unknown { id: "nobody".into() })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guessing_the_current_password_is_slowed_down_like_a_login() {
+        let (_, users) = house().await;
+        for _ in 0..5 {
+            let guessed = users.change_password("admin", "guess", NEW, "").await;
+            assert_eq!(guessed, Err(ChangeError::Login(LoginError::Refused)));
+        }
+        let held = users.change_password("admin", PASSWORD, NEW, "").await;
+        assert!(matches!(held, Err(ChangeError::Login(LoginError::TooMany { .. }))), "{held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_ends_the_other_sessions_and_leaves_what_programs_use() {
+        let (shelf, users) = house().await;
+        let mut bearers = Vec::new();
+        for derived in [false, false, true] {
+            let wish = TokenWish { user_id: "admin".into(), derived, ..TokenWish::default() };
+            bearers.push(users.mint_token(&wish).await.unwrap().1);
+        }
+        let world = World::seeded(1);
+        let works = || {
+            let checked =
+                bearers.iter().map(|bearer| api_tokens::verify(shelf.as_ref(), &world.clock, bearer));
+            checked.map(|user| user.is_ok()).collect::<Vec<_>>()
+        };
+        let kept = bearers[0].split_once(':').unwrap().0;
+        users.change_password("admin", PASSWORD, NEW, kept).await.unwrap();
+        assert_eq!(works(), [true, false, true]);
+        users.set_password("admin", PASSWORD, true).await.unwrap();
+        assert_eq!(works(), [false, false, true]);
+        assert!(must_change_password(&shelf.object(GROUP, USERS, "", "admin").unwrap()));
+    }
+}
