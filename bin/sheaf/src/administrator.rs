@@ -11,18 +11,19 @@ pub const NAME: &str = "admin";
 
 pub async fn ensure(node: &Node, api: &ApiServer) -> Result<(), Failure> {
     let users = api.users();
+    // Who gave a password has chosen one already; ours lies in a file and is for the first login only.
     let password = match node.admin_password(users.has_password(NAME))? {
-        AdminPassword::Generated(password) | AdminPassword::Given(password) => Some(password),
+        AdminPassword::Generated(password) => Some((password, true)),
+        AdminPassword::Given(password) => Some((password, false)),
         AdminPassword::AlreadySet => None,
     };
-    if let Some(password) = password {
+    if let Some((password, must_change_password)) = password {
         let new = NewUser {
             id: NAME.into(),
             username: NAME.into(),
             display_name: "Administrator".into(),
             groups: Vec::new(),
-            // The console asks for a new one at the first login.
-            must_change_password: true,
+            must_change_password,
         };
         users.ensure(&new, password.reveal()).await?;
     }

@@ -34,6 +34,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where a name and a password are exchanged for a token.
 const LOGIN: &str = "/v3-public/localProviders/local";
 
+/// Where people change their password.
+const USERS: &str = "/v3/users";
+
 /// Posting here makes a new key for secrets at rest; see [`crate::encryption`].
 pub const ROTATE_KEY: &str = "/sheaf/encryption-key/rotate";
 
@@ -99,6 +102,16 @@ impl ApiServer {
             return self.public_login(parts, path, query, &login.body).await;
         }
         let user = self.identify(parts, peer)?;
+        if let Target::Path(path) = target
+            && path == USERS
+        {
+            // Who has not said who they are is turned away before anything is read.
+            if parts.method != Method::POST || user.name == crate::identity::ANONYMOUS {
+                return self.answer_users(parts, path, query, &Bytes::new(), &user).await;
+            }
+            let taken = self.intake.take(body).await?;
+            return self.answer_users(parts, path, query, &taken.body, &user).await;
+        }
         match target {
             Target::Resource(request) => {
                 self.authorize_resource(&user, request, query)?;

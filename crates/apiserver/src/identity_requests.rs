@@ -66,7 +66,7 @@ impl ApiServer {
 
     /// `/v3/users?action=changepassword`: the current password and a new one. The session that asks goes on, all
     /// others of that person end.
-    pub async fn answer_users(
+    pub(crate) async fn answer_users(
         &self,
         parts: &Parts,
         path: &str,

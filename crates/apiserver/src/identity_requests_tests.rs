@@ -80,24 +80,10 @@ impl House {
             request = request.header(*name, *value);
         }
         let body = Bytes::from(if body.is_null() { String::new() } else { body.to_string() });
-        let response = match uri.starts_with("/v3/users") {
-            true => self.users_page(request.body(()).unwrap().into_parts().0, body, peer).await,
-            false => self.0.handle(request.body(Full::new(body)).unwrap(), peer).await,
-        };
+        let response = self.0.handle(request.body(Full::new(body)).unwrap(), peer).await;
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (code, serde_json::from_slice(&body).unwrap_or_default())
-    }
-
-    /// Straight to the page, past the door that finds out who asks.
-    async fn users_page(&self, parts: Parts, body: Bytes, peer: &Peer) -> ApiResponse {
-        let user = match &peer.identity {
-            Some(user) => user.clone(),
-            None => self.0.authenticator.authenticate(None, &parts.headers).unwrap(),
-        };
-        let query = Query::parse(parts.uri.query());
-        let answer = self.0.answer_users(&parts, parts.uri.path(), &query, &body, &user).await;
-        answer.unwrap_or_else(|why| respond::error(&why))
     }
 
     async fn login(&self, username: &str, password: &str) -> (u16, Value) {

@@ -187,7 +187,22 @@ fn a_local_user_signs_in_and_is_who_they_are() {
     kubeconfig["users"][0]["user"] = json!({"token": token});
     let admin = kubectl.with_kubeconfig("login.kubeconfig", &kubeconfig);
     assert_eq!(admin.json(&["auth", "whoami"])["status"]["userInfo"]["username"], "admin");
+    // The password was made by a machine and lies in a file: first of all it is changed.
+    let complaint = admin.complains(&["get", "nodes"]);
+    assert!(complaint.contains("password"), "{complaint}");
+    let chosen = "a password of my own choosing";
+    let change = json!({"currentPassword": password.trim(), "newPassword": chosen});
+    let session = anonymous.clone().with_token(&token);
+    let changed = session.connect(node()).post("/v3/users?action=changepassword", &change);
+    assert_eq!(changed.code, 200, "{}", changed.text());
     assert_eq!(admin.says(&["auth", "can-i", "delete", "nodes"]).trim(), "yes");
+    let nodes = admin.json(&["get", "nodes"]);
+    assert_eq!(nodes["kind"], "List");
+    let old =
+        anonymous.connect(node()).post(login, &json!({"username": "admin", "password": password.trim()}));
+    assert_eq!(old.code, 401);
+    let new = anonymous.connect(node()).post(login, &json!({"username": "admin", "password": chosen}));
+    assert_eq!((new.code, new.json()["mustChangePassword"].clone()), (201, json!(false)));
 
     let refused = anonymous.connect(node()).post(login, &json!({"username": "admin", "password": "wrong"}));
     assert_eq!((refused.code, refused.json()["token"].clone()), (401, Value::Null));
