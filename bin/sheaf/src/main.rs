@@ -18,6 +18,10 @@ use std::process::ExitCode;
 
 use sheaf_cli::Config;
 
+// After a peak the C library's allocator keeps what it has, in every arena; this one gives it back.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let config = match Config::from_args() {
         Ok(config) => config,
