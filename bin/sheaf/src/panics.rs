@@ -13,7 +13,9 @@ use tracing::error;
 /// From here on, panics go to the log.
 pub fn to_the_log() {
     panic::set_hook(Box::new(|panic| {
-        let said = panic.payload_as_str().unwrap_or("it did not say why");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let said = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let current = thread::current();
         let stack = Backtrace::capture();

@@ -16,7 +16,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use process::{Running, sheaf};
+use process::{Running, ended, sheaf};
 use rustix::process::Signal;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
@@ -190,12 +190,15 @@ fn a_node_whose_store_is_damaged_says_so_and_ends() {
     bytes[4096..].iter_mut().for_each(|byte| *byte ^= 0xa5);
     fs::write(&store, bytes).unwrap();
     let path = dir.path().to_str().unwrap();
-    let refused = sheaf(&["up", "--name", "n1", "--listen", "127.0.0.1:0", "--data-dir", path]);
+    let mut up = Command::new(env!("CARGO_BIN_EXE_sheaf"));
+    up.args(["up", "--name", "n1", "--listen", "127.0.0.1:0", "--data-dir", path])
+        .env_remove("RUST_BACKTRACE");
+    let refused = ended(&mut up);
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     let last = refused.stderr.lines().last().unwrap();
     assert!(last.starts_with("sheaf: ") && last.contains("is damaged"), "{}", refused.stderr);
     assert!(last.contains(store.to_str().unwrap()) && last.contains("backup"), "{last}");
-    assert!(!refused.stderr.contains("stack backtrace"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("core::panicking"), "{}", refused.stderr);
 }
 
 #[test]
