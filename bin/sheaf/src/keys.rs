@@ -54,8 +54,9 @@ fn read_or_make(
         Err(source) => return Err(Failure::Read { path: path.into(), source }),
     }
     // A store without its keys would be silently unreadable with new ones. The store is made after its
-    // keys, so where there is none yet, nothing is lost by making them.
-    if layout.store().exists() {
+    // keys, so where there is none yet, nothing is lost by making them. Where its mark is, there was one,
+    // and it may come back.
+    if layout.store().exists() || layout.store_mark().exists() {
         return Err(Failure::KeyMissing { path: path.into() });
     }
     let write = || {

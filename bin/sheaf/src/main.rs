@@ -6,10 +6,12 @@ mod ask;
 mod data_dir;
 mod failure;
 mod keys;
+mod limits;
 mod listeners;
 mod log;
 mod look;
 mod node;
+mod panics;
 mod run;
 mod serve;
 mod signals;
@@ -17,6 +19,10 @@ mod signals;
 use std::process::ExitCode;
 
 use sheaf_cli::Config;
+
+// After a peak the C library's allocator keeps what it has, in every arena; this one gives it back.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let config = match Config::from_args() {

@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, runtime::Builder};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{failure::Failure, log, node::Node, signals};
+use crate::{failure::Failure, limits, log, node::Node, panics, signals};
 
 /// How long work that cannot be interrupted may go on after everything else has stopped.
 const LAST_WORK: Duration = Duration::from_secs(2);
@@ -21,6 +21,8 @@ pub fn run(
     serve: impl AsyncFnOnce(&Node, Vec<TcpListener>) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
     log::start(config.log_format)?;
+    panics::to_the_log();
+    limits::raise_open_files();
     let stop = CancellationToken::new();
     signals::watch(stop.clone()).map_err(Failure::Runtime)?;
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;

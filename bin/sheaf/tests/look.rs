@@ -52,7 +52,7 @@ fn the_doctor_sees_the_node_that_runs_and_its_certificates() {
     for certificate in ["certificate ca", "certificate apiserver", "certificate admin"] {
         assert_eq!(find(&seen, certificate)["verdict"], "ok");
     }
-    for check in ["user", "kernel", "memory", "cgroup", "kvm", "clock", "etcd", "disk space"] {
+    for check in ["user", "kernel", "memory", "open files", "cgroup", "kvm", "clock", "etcd", "disk space"] {
         assert!(find(&seen, check)["found"].is_string());
     }
 }

@@ -10,12 +10,13 @@ use std::{
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::Path,
+    process::Command,
     sync::Arc,
     time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use process::{Running, sheaf};
+use process::{Running, ended, sheaf};
 use rustix::process::Signal;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
@@ -151,6 +152,68 @@ fn a_node_that_was_killed_starts_again_as_it_was() {
     assert_eq!(keep.map(|name| fs::read(dir.path().join(name)).unwrap()), before);
     // The port is another one, and the kubeconfig follows it.
     assert_eq!(kubeconfig(dir.path())["clusters"][0]["cluster"]["server"], node.url());
+}
+
+#[test]
+fn a_node_whose_store_is_gone_refuses_to_start_with_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    Running::start(dir.path(), &[]).stop();
+    let (store, elsewhere) = (dir.path().join("store.redb"), dir.path().join("pki/elsewhere"));
+    fs::rename(&store, &elsewhere).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let up = ["up", "--name", "n1", "--listen", "127.0.0.1:0", "--data-dir", path];
+    let refused = sheaf(&up);
+    assert_eq!(refused.code, Some(1));
+    for told in [store.to_str().unwrap(), "store.mark", "put the file back", "backup", "remove"] {
+        assert!(refused.stderr.contains(told), "{told} is not in: {}", refused.stderr);
+    }
+    assert!(!store.exists());
+
+    // Nor are new keys made meanwhile: the store may come back, sealed with the old ones.
+    let key = dir.path().join("keys/encryption.json");
+    fs::rename(&key, dir.path().join("pki/key")).unwrap();
+    assert!(sheaf(&up).stderr.contains("encryption.json is gone"));
+    assert!(!key.exists());
+
+    fs::rename(dir.path().join("pki/key"), &key).unwrap();
+    fs::rename(&elsewhere, &store).unwrap();
+    Running::start(dir.path(), &[]).stop();
+}
+
+#[test]
+fn a_node_whose_store_is_damaged_says_so_and_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    Running::start(dir.path(), &[]).stop();
+    let store = dir.path().join("store.redb");
+    let mut bytes = fs::read(&store).unwrap();
+    // All but the first page, which tells redb that this is a file of its own.
+    bytes[4096..].iter_mut().for_each(|byte| *byte ^= 0xa5);
+    fs::write(&store, bytes).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let mut up = Command::new(env!("CARGO_BIN_EXE_sheaf"));
+    up.args(["up", "--name", "n1", "--listen", "127.0.0.1:0", "--data-dir", path])
+        .env_remove("RUST_BACKTRACE");
+    let refused = ended(&mut up);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    let last = refused.stderr.lines().last().unwrap();
+    assert!(last.starts_with("sheaf: ") && last.contains("is damaged"), "{}", refused.stderr);
+    assert!(last.contains(store.to_str().unwrap()) && last.contains("backup"), "{last}");
+    assert!(!refused.stderr.contains("core::panicking"), "{}", refused.stderr);
+}
+
+#[test]
+fn as_many_files_may_be_open_as_the_host_allows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -S -n 256; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sheaf")]);
+    let node = Running::start_as(shell, dir.path(), &[]);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", node.pid())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let (soft, hard) = line.split_whitespace().next().zip(line.split_whitespace().nth(1)).unwrap();
+    assert_eq!(soft, hard);
+    assert_ne!(soft, "256");
+    let (_, _, _, stderr) = node.stop();
+    assert!(stderr.contains("raised the limit of open files"), "{stderr}");
 }
 
 #[test]

@@ -37,6 +37,62 @@ async fn history_stays_within_its_bound_by_itself() {
 }
 
 #[tokio::test]
+async fn one_large_value_written_again_and_again_does_not_fill_the_disk() {
+    const LARGE: usize = 1 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.redb");
+    let options = Options { keep_bytes: 8 << 20, ..Options::default() };
+    let store = embedded::open(&path, options).unwrap();
+    store.commit(put("small", "stays")).await.unwrap();
+    let first = store.commit(put("large", vec![0; LARGE])).await.unwrap();
+    let mut watch = store.watch(Bytes::new(), first).await.unwrap();
+    for round in 1..=200u8 {
+        let written = store.commit(put("large", vec![round; LARGE])).await.unwrap();
+        let kept = written.0 - store.compacted().await.unwrap().0;
+        // Eight, and the first few that superseded nothing.
+        assert!(kept <= 11 && (round < 20 || kept <= 8), "{kept} revisions of a megabyte each are kept");
+        assert!(round < 8 || kept >= 7, "only {kept} are kept");
+        // Twice the bound, since a value a little larger than a power of two takes the next one.
+        let length = fs::metadata(&path).unwrap().len();
+        assert!(length < 48 << 20, "after {round} rewrites the file has {length} bytes");
+    }
+    assert_eq!(store.get(&"large".into()).await.unwrap().unwrap().value, vec![200; LARGE]);
+    assert_eq!(store.get(&"small".into()).await.unwrap().unwrap().value, "stays");
+    let behind = watch.next().await.unwrap();
+    assert!(matches!(behind, Err(StoreError::Compacted { .. })), "{behind:?}");
+}
+
+#[tokio::test]
+async fn present_values_are_no_history_however_large() {
+    let store = inline(Options { keep_bytes: 1000, ..Options::default() });
+    for key in 0..100 {
+        store.commit(put(format!("k/{key}"), vec![b'x'; 1000])).await.unwrap();
+    }
+    assert_eq!(store.compacted().await.unwrap(), Revision(0), "nothing was superseded");
+    // The first of these leaves one superseded value too many for the bound, and nothing older to forget.
+    for key in 0..100 {
+        let delete = Write::Delete { key: format!("k/{key}").into() };
+        let deleted = store.commit(Transaction { expect: vec![], writes: vec![delete] }).await.unwrap();
+        let mut watch = store.watch(Bytes::new(), Revision(deleted.0 - 1)).await.unwrap();
+        assert_eq!(watch.next().await.unwrap().unwrap().revision, deleted, "who keeps up misses nothing");
+        assert!(deleted.0 - store.compacted().await.unwrap().0 <= 101);
+    }
+    assert_eq!(store.range(Range::default()).await.unwrap().entries.len(), 0);
+}
+
+#[tokio::test]
+async fn the_bound_of_history_outlives_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.redb");
+    for round in 0..40 {
+        let store = embedded::open(&path, Options { keep_bytes: 10_000, ..Options::default() }).unwrap();
+        let written = store.commit(put("k", vec![b'x'; 999])).await.unwrap();
+        let kept = written.0 - store.compacted().await.unwrap().0;
+        assert!(kept <= 12 && (round < 12 || kept >= 10), "{kept} revisions are kept in round {round}");
+    }
+}
+
+#[tokio::test]
 async fn a_watch_that_nobody_reads_ends_with_compacted_and_holds_nothing_up() {
     let store = inline(Options { keep_revisions: 50, history_entries: 10, ..Options::default() });
     let start = store.commit(put("k", "0")).await.unwrap();

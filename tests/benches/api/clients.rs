@@ -19,12 +19,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    pub fn count(&self) -> usize {
-        self.latencies.len()
+    pub fn new(mut latencies: Vec<Duration>, wall: Duration) -> Self {
+        latencies.sort();
+        Sample { latencies, wall }
     }
 
-    pub fn per_second(&self) -> f64 {
-        self.count() as f64 / self.wall.as_secs_f64()
+    pub fn count(&self) -> usize {
+        self.latencies.len()
     }
 
     pub fn percentile(&self, percent: f64) -> Duration {
@@ -63,9 +64,6 @@ pub fn run_clients(
         .collect();
     start.wait();
     let began = Instant::now();
-    let mut latencies: Vec<Duration> =
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-    let wall = began.elapsed();
-    latencies.sort();
-    Sample { latencies, wall }
+    let latencies = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    Sample::new(latencies, began.elapsed())
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use clients::{Sample, run_clients};
 use process::Process;
-use report::{Report, micros, rate};
+use report::{Report, micros};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// 2 KB each, as the promises count them.
@@ -43,14 +43,14 @@ fn embedded(report: &mut Report) {
     let process = Process::new(node.pid());
     std::thread::sleep(Duration::from_secs(3));
     let idle = process.pss_mb();
-    report.row("idle", "memory (PSS)", &[format!("{idle:.1} MB")]);
+    report.size("idle", format!("memory (PSS) {idle:.1} MB"));
     report.bar("idle memory at most 40 MB", idle <= 40.0, format!("{idle:.1} MB"));
 
     creates(report, "embedded", &node, 1, 1000);
     creates(report, "embedded", &node, 64, 8000);
     fill(&node);
     let full = process.pss_mb();
-    report.row("10,000 objects of 2 KB and more", "memory (PSS)", &[format!("{full:.1} MB")]);
+    report.size("10,000 objects of 2 KB and more", format!("memory (PSS) {full:.1} MB"));
     gets(report, &node);
     list(report, &node);
     watchers(report, &node);
@@ -74,21 +74,22 @@ fn on_etcd(report: &mut Report) {
 fn slow_disk(report: &mut Report) {
     const SYNC: Duration = Duration::from_millis(5);
     let node = Node::start_with(&["--sync-delay-ms", "5"]);
+    let process = Process::new(node.pid());
+    let before = process.cpu();
     let alone = run_clients(&node, 1, 200, |connection, n| {
         connection.post(MAPS, &object(&format!("alone-{n}")));
     });
+    let between = process.cpu();
     let many = run_clients(&node, 64, 4000, |connection, n| {
         connection.post(MAPS, &object(&format!("many-{n}")));
     });
+    let after = process.cpu();
     // At most one sync fits into each 5 ms: so many creates, at least, shared one.
     let syncs = many.wall.as_secs_f64() / SYNC.as_secs_f64();
     let per_sync = many.count() as f64 / syncs;
-    report.row("creates, 5 ms sync, 1 client", "P50", &[micros(alone.percentile(50.0))]);
-    report.row(
-        "creates, 5 ms sync, 64 clients",
-        "per sync, at least",
-        &[format!("{per_sync:.1}"), rate(many.per_second()), micros(many.percentile(99.0))],
-    );
+    report.timed("creates, 5 ms sync, 1 client(s)", &alone, alone.count(), between - before, "");
+    let beside = format!("at least {per_sync:.1} creates per sync");
+    report.timed("creates, 5 ms sync, 64 client(s)", &many, many.count(), after - between, &beside);
     report.bar(
         "64 clients get at least 10 creates per 5 ms sync",
         per_sync >= 10.0,
@@ -105,7 +106,8 @@ fn creates(report: &mut Report, store: &str, node: &Node, clients: usize, count:
         let made = connection.post(MAPS, &object(&format!("c{clients}-{n}")));
         assert_eq!(made.code, 201, "{}", made.text());
     });
-    timed(report, &format!("creates, {store}, {clients} client(s)"), &done, process.cpu() - before);
+    let what = format!("creates, {store}, {clients} client(s)");
+    report.timed(&what, &done, done.count(), process.cpu() - before, "");
 }
 
 fn gets(report: &mut Report, node: &Node) {
@@ -116,7 +118,8 @@ fn gets(report: &mut Report, node: &Node) {
             let got = connection.get(&format!("{MAPS}/c1-{}", n % 1000));
             assert_eq!(got.code, 200);
         });
-        timed(report, &format!("gets, {clients} client(s)"), &done, process.cpu() - before);
+        let what = format!("gets, {clients} client(s)");
+        report.timed(&what, &done, done.count(), process.cpu() - before, "");
         if clients == 1 {
             let p50 = done.percentile(50.0);
             report.bar(
@@ -126,20 +129,6 @@ fn gets(report: &mut Report, node: &Node) {
             );
         }
     }
-}
-
-fn timed(report: &mut Report, what: &str, done: &Sample, cpu: Duration) {
-    let each = cpu / u32::try_from(done.count()).unwrap();
-    report.row(
-        what,
-        "rate, P50, P99, server CPU each",
-        &[
-            rate(done.per_second()),
-            micros(done.percentile(50.0)),
-            micros(done.percentile(99.0)),
-            micros(each),
-        ],
-    );
 }
 
 /// Brings the store to [`MANY_OBJECTS`] config maps.
@@ -153,21 +142,20 @@ fn fill(node: &Node) {
 fn list(report: &mut Report, node: &Node) {
     let process = Process::new(node.pid());
     let mut connection = node.admin().connect(node);
-    let (mut wall, mut bytes) = (Duration::ZERO, 0);
+    const ROUNDS: usize = 20;
+    let (mut latencies, mut bytes) = (Vec::new(), 0);
     let before = process.cpu();
-    const ROUNDS: u32 = 5;
     for _ in 0..ROUNDS {
         let began = Instant::now();
         let answer = connection.get(MAPS);
-        wall += began.elapsed();
+        latencies.push(began.elapsed());
         bytes = answer.text().len();
     }
-    let cpu = (process.cpu() - before) / ROUNDS;
-    report.row(
-        "list of 10,000 objects",
-        "wall, size, server CPU",
-        &[micros(wall / ROUNDS), format!("{:.1} MB", bytes as f64 / 1e6), micros(cpu)],
-    );
+    let cpu = process.cpu() - before;
+    // The client's own reading of the answer is not the server's time.
+    let wall = latencies.iter().sum();
+    let beside = format!("{:.1} MB each", bytes as f64 / 1e6);
+    report.timed("lists of 10,000 objects", &Sample::new(latencies, wall), ROUNDS, cpu, &beside);
 }
 
 /// One change, many watchers: how long until the last has it.
@@ -207,13 +195,11 @@ fn watchers(report: &mut Report, node: &Node) {
     }
     let seen: Vec<Vec<Instant>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let cpu = process.cpu() - before;
-    let mut last: Vec<Duration> =
+    let last: Vec<Duration> =
         (0..CHANGES).map(|n| seen.iter().map(|times| times[n] - sent[n]).max().unwrap()).collect();
-    last.sort();
-    let each = cpu / u32::try_from(CHANGES * WATCHERS).unwrap();
-    report.row(
-        "one change to 1,000 watchers",
-        "until the last has it (median), server CPU per event, memory with them",
-        &[micros(last[CHANGES / 2]), micros(each), format!("{memory:.1} MB")],
-    );
+    // Without the pauses between the changes.
+    let wall = last.iter().sum();
+    let beside = format!("events; latency until the last has it; memory with them (PSS) {memory:.1} MB");
+    let what = format!("{CHANGES} changes to 1,000 watchers");
+    report.timed(&what, &Sample::new(last, wall), CHANGES * WATCHERS, cpu, &beside);
 }

@@ -4,6 +4,8 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use crate::clients::Sample;
+
 pub struct Report {
     lines: Vec<String>,
     bars: Vec<String>,
@@ -16,21 +18,39 @@ pub fn micros(time: Duration) -> String {
     }
 }
 
-pub fn rate(per_second: f64) -> String {
-    format!("{per_second:.0}/s")
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
 }
 
 impl Report {
     pub fn new() -> Self {
-        let head = ["| what | measured | values |", "|---|---|---|"];
+        let head =
+            ["| what | rate | P50 | P99 | wall | server CPU | beside |", "|---|---|---|---|---|---|---|"];
         for line in head {
             println!("{line}");
         }
         Report { lines: head.map(String::from).into(), bars: Vec::new() }
     }
 
-    pub fn row(&mut self, what: &str, measured: &str, values: &[String]) {
-        let line = format!("| {what} | {measured} | {} |", values.join(", "));
+    /// Work: `events` came out of it while `cpu` went into the server.
+    pub fn timed(&mut self, what: &str, done: &Sample, events: usize, cpu: Duration, beside: &str) {
+        let values = [
+            format!("{:.0}/s", events as f64 / done.wall.as_secs_f64()),
+            micros(done.percentile(50.0)),
+            micros(done.percentile(99.0)),
+            seconds(done.wall),
+            seconds(cpu),
+            beside.to_owned(),
+        ];
+        self.line(format!("| {what} | {} |", values.join(" | ")));
+    }
+
+    /// What takes no time: a size.
+    pub fn size(&mut self, what: &str, size: String) {
+        self.line(format!("| {what} | | | | | | {size} |"));
+    }
+
+    fn line(&mut self, line: String) {
         println!("{line}");
         self.lines.push(line);
     }

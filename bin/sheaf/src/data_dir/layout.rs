@@ -43,6 +43,7 @@ impl Layout {
         lock: "LOCK",
         format: "format",
         store: "store.redb",
+        store_mark: "store.mark",
         etcd_mark: "etcd.mark",
         admin_password: "admin-password",
         admin_kubeconfig: "admin.kubeconfig",

@@ -46,7 +46,11 @@ pub struct Running {
 impl Running {
     /// Starts a node on a free port of this host and waits until it is ready.
     pub fn start(data_dir: &Path, more: &[&str]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sheaf"));
+        Running::start_as(Command::new(env!("CARGO_BIN_EXE_sheaf")), data_dir, more)
+    }
+
+    /// The same by a command that runs the binary with the arguments it is given.
+    pub fn start_as(mut command: Command, data_dir: &Path, more: &[&str]) -> Running {
         command
             .args(["up", "--name", "n1", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data_dir)

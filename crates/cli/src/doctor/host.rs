@@ -15,6 +15,9 @@ const OLDEST_KERNEL: (u32, u32) = (5, 10);
 const MEMORY_NEEDED_MIB: u64 = 256;
 const MEMORY_WANTED_MIB: u64 = 2048;
 
+/// Every client connection is an open file, and every watch has one for as long as it lasts.
+const OPEN_FILES_WANTED: u64 = 16_384;
+
 /// Where the running time services leave a sign that they are there.
 const TIME_SERVICES: [&str; 4] =
     ["run/systemd/timesync/synchronized", "run/chrony/chronyd.pid", "run/ntpd.pid", "run/openntpd.pid"];
@@ -24,6 +27,7 @@ pub(super) fn examine(root: &Path, now: Duration) -> Vec<Finding> {
         user(rustix::process::geteuid().as_raw()),
         kernel(root),
         memory(root),
+        open_files(rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum),
         cgroup(root),
         kvm(root),
         clock(root, now),
@@ -76,6 +80,22 @@ fn memory(root: &Path) -> Finding {
         return warn("memory", found, "enough for the API, with little left for virtual machines");
     }
     ok("memory", found)
+}
+
+/// Of the hard limit, since a node raises the soft one to it by itself.
+fn open_files(hard_limit: Option<u64>) -> Finding {
+    match hard_limit {
+        None => ok("open files", "unlimited"),
+        Some(limit) if limit >= OPEN_FILES_WANTED => ok("open files", format!("at most {limit}")),
+        Some(limit) => warn(
+            "open files",
+            format!("at most {limit}"),
+            format!(
+                "each client takes one: raise the hard limit to {OPEN_FILES_WANTED} or more (LimitNOFILE= of a \
+                 systemd unit, or `nofile` in /etc/security/limits.conf)"
+            ),
+        ),
+    }
 }
 
 fn mebibytes(meminfo: &str, key: &str) -> Option<u64> {
@@ -173,7 +193,11 @@ mod tests {
             ("proc/cpuinfo", "flags\t\t: fpu vmx\n"),
             ("run/chrony/chronyd.pid", "1"),
         ]);
-        for finding in examine(root.path(), NOW).into_iter().filter(|finding| finding.check != "user") {
+        for finding in examine(root.path(), NOW).into_iter() {
+            // These two are asked of the process, whoever runs it.
+            if finding.check == "user" || finding.check == "open files" {
+                continue;
+            }
             assert_eq!(finding.verdict, Verdict::Ok, "{finding:?}");
         }
     }
@@ -202,6 +226,13 @@ mod tests {
         assert_eq!(of(4096, 255), Verdict::Fail);
         assert_eq!(of(1024, 512), Verdict::Warn);
         assert_eq!(of(4096, 512), Verdict::Ok);
+    }
+
+    #[test]
+    fn a_low_hard_limit_of_open_files_is_warned_about() {
+        assert_eq!(verdict(open_files(Some(4096))).0, Verdict::Warn);
+        assert_eq!(verdict(open_files(Some(524_288))).0, Verdict::Ok);
+        assert_eq!(verdict(open_files(None)).0, Verdict::Ok);
     }
 
     #[test]

@@ -17,8 +17,10 @@
 //! simulation ([`in_memory`]) it is a task like any other and nothing ever leaves the
 //! runtime's one thread, so that the same seed gives the same run.
 
+mod damage;
 mod format;
 mod history;
+mod shared;
 mod slow;
 mod tables;
 mod watch;
@@ -35,18 +37,17 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend};
+use redb::{Builder, StorageBackend};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::format::OpenError;
 use self::{
     history::History,
-    tables::{COMPACTED, HEAD, META, VERSIONS},
-    writer::{Job, Task, Writer, describe, entry},
+    shared::Shared,
+    tables::{COMPACTED, HEAD},
+    writer::{Job, Task, Writer},
 };
-use crate::{
-    Changes, Entry, Page, Range, Revision, Store, StoreError, Transaction, Watch, epoch::mark::Mark,
-};
+use crate::{Entry, Page, Range, Revision, Store, StoreError, Transaction, Watch};
 
 /// How many transactions may wait for the writer before further ones wait for a place.
 const QUEUE: usize = 4096;
@@ -61,6 +62,10 @@ pub struct Options {
     pub cache_bytes: usize,
     /// How many revisions can be read and watched from; older ones are forgotten along the way.
     pub keep_revisions: u64,
+    /// How many bytes of superseded values are kept for that; beyond it the oldest revisions are forgotten
+    /// earlier. Present values do not count. The file takes up to twice as much: redb gives a large value
+    /// pages of a power of two.
+    pub keep_bytes: u64,
     /// How many recent changes, and of what size in all, are kept in memory for watches.
     pub history_entries: usize,
     pub history_bytes: usize,
@@ -85,6 +90,7 @@ impl Default for Options {
             writer: WriterMode::Thread,
             cache_bytes: 8 << 20,
             keep_revisions: 10_000,
+            keep_bytes: 256 << 20,
             history_entries: 1024,
             history_bytes: 4 << 20,
             mark: None,
@@ -97,8 +103,8 @@ impl Default for Options {
 /// the last user of it was cut off, so call it where blocking is allowed.
 pub fn open(path: &Path, mut options: Options) -> Result<Embedded, OpenError> {
     let place = path.display().to_string();
-    let backend = format::open_file(path)?;
-    options.mark.get_or_insert_with(|| path.with_extension("mark"));
+    let mark = options.mark.get_or_insert_with(|| path.with_extension("mark"));
+    let backend = format::open_file(path, mark)?;
     build(backend, &place, options)
 }
 
@@ -117,15 +123,26 @@ pub fn in_memory() -> Result<Embedded, OpenError> {
 fn build(backend: impl StorageBackend, place: &str, options: Options) -> Result<Embedded, OpenError> {
     let mut builder = Builder::new();
     builder.set_cache_size(options.cache_bytes);
-    let opened = if options.sync_delay.is_zero() {
-        builder.create_with_backend(backend)
-    } else {
-        builder.create_with_backend(slow::SlowSync::new(backend, options.sync_delay))
+    let database = damage::caught_opening(place, || {
+        let opened = if options.sync_delay.is_zero() {
+            builder.create_with_backend(backend)
+        } else {
+            builder.create_with_backend(slow::SlowSync::new(backend, options.sync_delay))
+        };
+        opened.map_err(|error| format::open_error(place, error))
+    })?;
+    let prepare = || format::prepare(&database, place, options.mark.as_deref());
+    let (found, mark) = match damage::caught_opening(place, prepare) {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            // Closing a damaged file may panic once more; why it was closed is already known.
+            let _ = damage::caught(move || drop(database));
+            return Err(why);
+        }
     };
-    let database = opened.map_err(|error| format::open_error(place, error))?;
-    let (found, mark) = format::prepare(&database, place, options.mark.as_deref())?;
 
     let shared = Arc::new(Shared {
+        place: place.to_owned(),
         database: RwLock::new(Some(Arc::new(database))),
         base: found.base,
         history: Mutex::new(History::new(found.head + 1, options.history_entries, options.history_bytes)),
@@ -138,7 +155,9 @@ fn build(backend: impl StorageBackend, place: &str, options: Options) -> Result<
         shared: Arc::clone(&shared),
         head: found.head,
         compacted: found.compacted,
+        history: found.history,
         keep_revisions: options.keep_revisions,
+        keep_bytes: options.keep_bytes,
     };
     let (queue, jobs) = mpsc::channel(QUEUE);
     let thread = match options.writer {
@@ -235,140 +254,5 @@ impl Store for Embedded {
         // What lies before this epoch is forgotten already.
         let Some(raw) = revision.0.checked_sub(self.shared.base) else { return self.shared.check() };
         self.ask(Task::Compact(raw)).await.map(drop)
-    }
-}
-
-/// What the writer, the readers and the watches have in common.
-struct Shared {
-    /// Gone once the store is closed, so that a forgotten watch does not keep the file locked.
-    database: RwLock<Option<Arc<Database>>>,
-    /// What to add to a raw revision. Changes only while the store is being opened.
-    base: u64,
-    history: Mutex<History>,
-    /// The newest raw revision, to wake watches.
-    head: tokio::sync::watch::Sender<u64>,
-    mark: Mutex<Option<Mark>>,
-    failed: OnceLock<String>,
-    threaded: bool,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    fn check(&self) -> Result<(), StoreError> {
-        match self.failed.get() {
-            None => Ok(()),
-            Some(reason) => Err(StoreError::Failed { reason: reason.clone() }),
-        }
-    }
-
-    /// From now on everything fails; the first reason is kept.
-    fn fail(&self, reason: String) -> StoreError {
-        let reason = self.failed.get_or_init(|| reason).clone();
-        self.head.send_modify(|_| {});
-        StoreError::Failed { reason }
-    }
-
-    fn failing(&self, error: &dyn std::error::Error) -> StoreError {
-        self.fail(describe(error))
-    }
-
-    fn close(&self) {
-        let clean = self.failed.get().is_none();
-        self.fail("the store was closed".to_owned());
-        self.database.write().take();
-        if let (true, Some(mark)) = (clean, self.mark.lock().take()) {
-            mark.close();
-        }
-    }
-
-    fn database(&self) -> Result<Arc<Database>, StoreError> {
-        self.check()?;
-        let closed = || StoreError::Failed { reason: "the store was closed".to_owned() };
-        self.database.read().clone().ok_or_else(closed)
-    }
-
-    /// Before revisions up to the raw `head` become visible: sees to it that they are never used again.
-    fn reserve(&self, head: u64) -> std::io::Result<()> {
-        match self.mark.lock().as_mut() {
-            Some(mark) => mark.reserve(self.base + head),
-            None => Ok(()),
-        }
-    }
-
-    /// After a batch became durable: shows it to watches.
-    fn publish(&self, changes: Vec<Arc<Changes>>, head: u64) {
-        if changes.is_empty() {
-            return;
-        }
-        if let Some(mark) = self.mark.lock().as_mut() {
-            mark.note(self.base + head);
-        }
-        let mut history = self.history.lock();
-        changes.into_iter().for_each(|changes| history.push(changes));
-        drop(history);
-        self.head.send_replace(head);
-    }
-
-    fn outside(&self, raw: u64) -> Revision {
-        Revision(self.base + raw)
-    }
-
-    /// The raw revision of one that a caller named, if it is still kept.
-    fn inside(&self, revision: Revision, compacted: u64) -> Result<u64, StoreError> {
-        match revision.0.checked_sub(self.base) {
-            Some(raw) if raw >= compacted => Ok(raw),
-            _ => Err(StoreError::Compacted { requested: revision, oldest: self.outside(compacted) }),
-        }
-    }
-
-    fn number(&self, meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
-        let found = meta.get(name).map_err(|error| self.failing(&error))?;
-        let number = found.map(|number| number.value());
-        number.ok_or_else(|| self.fail(format!("the file lost its number {name:?}")))
-    }
-
-    fn read_number(&self, name: &str) -> Result<u64, StoreError> {
-        let transaction = self.database()?.begin_read().map_err(|error| self.failing(&error))?;
-        let meta = transaction.open_table(META).map_err(|error| self.failing(&error))?;
-        self.number(&meta, name)
-    }
-
-    fn get(&self, key: &Bytes) -> Result<Option<Entry>, StoreError> {
-        let transaction = self.database()?.begin_read().map_err(|error| self.failing(&error))?;
-        let versions = transaction.open_table(VERSIONS).map_err(|error| self.failing(&error))?;
-        let version = tables::version_at(&versions, key, u64::MAX).map_err(|error| self.failing(&error))?;
-        Ok(version.and_then(|version| entry(self.base, key.clone(), version)))
-    }
-
-    fn range(&self, range: &Range) -> Result<Page, StoreError> {
-        let transaction = self.database()?.begin_read().map_err(|error| self.failing(&error))?;
-        let meta = transaction.open_table(META).map_err(|error| self.failing(&error))?;
-        let head = self.number(&meta, HEAD)?;
-        let at = match range.at {
-            None => head,
-            Some(at) => self.inside(at, self.number(&meta, COMPACTED)?)?,
-        };
-        if at > head {
-            return Err(StoreError::Future { requested: self.outside(at), newest: self.outside(head) });
-        }
-        let versions = transaction.open_table(VERSIONS).map_err(|error| self.failing(&error))?;
-        let (found, more) =
-            tables::live_at(&versions, &range.prefix, range.after.as_deref(), range.limit, at)
-                .map_err(|error| self.failing(&error))?;
-        let entries = found
-            .into_iter()
-            .map(|(key, modified, live)| Entry {
-                key,
-                value: live.value,
-                created: self.outside(live.created),
-                modified: self.outside(modified),
-            })
-            .collect();
-        Ok(Page { entries, more, revision: self.outside(at) })
     }
 }

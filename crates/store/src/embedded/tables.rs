@@ -3,9 +3,12 @@
 //!
 //! ```text
 //! versions   (key, !revision) -> created, value    newest first; empty is a tombstone
-//! log        revision         -> the keys it touched, in the order they were written
-//! meta       name             -> number            format, head, compacted, base
+//! log        revision         -> how many bytes it superseded, and the keys it touched, in order
+//! meta       name             -> number            format, head, compacted, base, history
 //! ```
+//!
+//! *History* is what the present does not need: versions that a later one superseded. It is
+//! counted where it is made, in the log, so that forgetting a revision says what that freed.
 //!
 //! Revisions in here are raw: they count from 1 in this file, whatever the [`epoch`](crate::epoch).
 //! All of a batch is written in one redb transaction, so after a crash these tables
@@ -25,6 +28,8 @@ pub(super) const FORMAT: &str = "format";
 pub(super) const HEAD: &str = "head";
 pub(super) const COMPACTED: &str = "compacted";
 pub(super) const BASE: &str = "base";
+/// The bytes superseded by all revisions in the log: what [`forget`] could free.
+pub(super) const HISTORY: &str = "history";
 
 /// One key as one revision left it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,23 +157,52 @@ pub(super) fn insert_version(
     Ok(())
 }
 
+/// What a version weighs once it is history.
+pub(super) fn weight(key: &[u8], live: &Live) -> u64 {
+    (key.len() + live.value.len()) as u64
+}
+
+/// The revision to forget up to, so that at least `surplus` bytes of history go; never beyond `newest`.
+pub(super) fn revision_that_frees(
+    log: &impl ReadableTable<u64, &'static [u8]>,
+    from: u64,
+    newest: u64,
+    surplus: u64,
+) -> Result<u64, StorageError> {
+    let (mut to, mut freed) = (from, 0);
+    if surplus == 0 || newest <= from {
+        return Ok(from);
+    }
+    for logged in log.range(from + 1..=newest)? {
+        if freed >= surplus {
+            break;
+        }
+        let (revision, stored) = logged?;
+        freed += decode_log(stored.value())?.superseded;
+        to = revision.value();
+    }
+    Ok(to)
+}
+
 /// Removes what only reads and watches before `to` need, given that the same was done up
-/// to `from`. Walks only the keys that changed in between.
+/// to `from`. Walks only the keys that changed in between. Answers how many bytes of history went.
 pub(super) fn forget(
     versions: &mut Table<'_, VersionKey, &'static [u8]>,
     log: &mut Table<'_, u64, &'static [u8]>,
     from: u64,
     to: u64,
-) -> Result<(), StorageError> {
+) -> Result<u64, StorageError> {
+    let mut freed = 0;
     for revision in from + 1..=to {
-        let Some(keys) = log.remove(revision)?.map(|keys| decode_keys(keys.value())).transpose()? else {
+        let Some(logged) = log.remove(revision)?.map(|logged| decode_log(logged.value())).transpose()? else {
             continue;
         };
-        for key in keys {
+        freed += logged.superseded;
+        for key in logged.keys {
             forget_key(versions, &key, to)?;
         }
     }
-    Ok(())
+    Ok(freed)
 }
 
 fn forget_key(
@@ -190,8 +224,16 @@ fn forget_key(
     Ok(())
 }
 
-pub(super) fn encode_keys<'a>(keys: impl Iterator<Item = &'a Bytes>) -> Vec<u8> {
-    let mut out = Vec::new();
+/// What one revision did, without the values.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Logged {
+    /// The weight of the versions that were the newest of their keys until then.
+    pub superseded: u64,
+    pub keys: Vec<Bytes>,
+}
+
+pub(super) fn encode_log<'a>(superseded: u64, keys: impl Iterator<Item = &'a Bytes>) -> Vec<u8> {
+    let mut out = superseded.to_be_bytes().to_vec();
     for key in keys {
         // A transaction is smaller than 4 GiB, so is each of its keys.
         out.extend_from_slice(&(key.len() as u32).to_be_bytes());
@@ -200,8 +242,13 @@ pub(super) fn encode_keys<'a>(keys: impl Iterator<Item = &'a Bytes>) -> Vec<u8> 
     out
 }
 
+pub(super) fn decode_log(stored: &[u8]) -> Result<Logged, StorageError> {
+    let (superseded, keys) = stored.split_first_chunk::<8>().ok_or_else(cut_short)?;
+    Ok(Logged { superseded: u64::from_be_bytes(*superseded), keys: decode_keys(keys)? })
+}
+
+/// All there was in the log of format 1.
 pub(super) fn decode_keys(mut stored: &[u8]) -> Result<Vec<Bytes>, StorageError> {
-    let cut_short = || StorageError::Corrupted("an entry of the log is cut short".to_owned());
     let mut keys = Vec::new();
     while !stored.is_empty() {
         let (length, rest) = stored.split_first_chunk::<4>().ok_or_else(cut_short)?;
@@ -211,4 +258,8 @@ pub(super) fn decode_keys(mut stored: &[u8]) -> Result<Vec<Bytes>, StorageError>
         stored = rest;
     }
     Ok(keys)
+}
+
+fn cut_short() -> StorageError {
+    StorageError::Corrupted("an entry of the log is cut short".to_owned())
 }

@@ -8,11 +8,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use futures::stream;
-use redb::ReadableDatabase;
+use redb::{Database, ReadableDatabase};
 use tokio::sync::watch;
 
 use super::{
-    Shared,
+    shared::Shared,
     tables::{self, LOG, META, VERSIONS},
     writer::entry,
 };
@@ -80,7 +80,11 @@ impl Position {
     }
 
     fn read_file(&mut self) -> Result<(), StoreError> {
-        let database = self.shared.database()?;
+        let shared = Arc::clone(&self.shared);
+        shared.reading(|database| self.read_from(database))
+    }
+
+    fn read_from(&mut self, database: &Database) -> Result<(), StoreError> {
         let shared = &self.shared;
         let transaction = database.begin_read().map_err(|error| shared.failing(&error))?;
         let meta = transaction.open_table(META).map_err(|error| shared.failing(&error))?;
@@ -95,10 +99,10 @@ impl Position {
         }
         let mut bytes = 0;
         for logged in log.range(self.next..).map_err(|error| shared.failing(&error))?.take(FROM_FILE) {
-            let (revision, keys) = logged.map_err(|error| shared.failing(&error))?;
+            let (revision, logged) = logged.map_err(|error| shared.failing(&error))?;
             let revision = revision.value();
             let mut changes = Vec::new();
-            for key in tables::decode_keys(keys.value()).map_err(|error| shared.failing(&error))? {
+            for key in tables::decode_log(logged.value()).map_err(|error| shared.failing(&error))?.keys {
                 if !key.starts_with(&self.prefix) {
                     continue;
                 }

@@ -15,16 +15,17 @@
 //! - A failed commit may have reached the disk or not, and a failed sync cannot be tried
 //!   again (the kernel has forgotten which pages were dirty). So the store stops: this
 //!   batch is told that its outcome is unknown, everything after it that the store has
-//!   failed, until it is opened again.
+//!   failed, until it is opened again. A panic in redb, or of this writer, ends in the same way.
 
 use std::sync::Arc;
 
-use redb::StorageError;
+use redb::{ReadableTable, StorageError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Shared,
-    tables::{self, COMPACTED, HEAD, LOG, META, VERSIONS, Version},
+    damage,
+    shared::Shared,
+    tables::{self, COMPACTED, HEAD, HISTORY, LOG, META, VERSIONS, Version},
 };
 use crate::{Change, Changes, Entry, Expect, Revision, StoreError, Transaction, Write};
 
@@ -33,8 +34,10 @@ use crate::{Change, Changes, Entry, Expect, Revision, StoreError, Transaction, W
 const BATCH_JOBS: usize = 1024;
 const BATCH_BYTES: usize = 16 << 20;
 
-/// How many revisions beyond its own a batch forgets, when there is a backlog.
+/// How many revisions beyond its own a batch forgets, when there is a backlog, and how many bytes of
+/// history beyond what it made.
 const FORGET_BACKLOG: u64 = 64;
+const FORGET_BACKLOG_BYTES: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct Job {
@@ -54,7 +57,19 @@ pub(super) struct Writer {
     pub shared: Arc<Shared>,
     pub head: u64,
     pub compacted: u64,
+    /// Bytes of history in the file (see [`tables`]).
+    pub history: u64,
     pub keep_revisions: u64,
+    pub keep_bytes: u64,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Those who wait for an answer hear that it will not come; this is for everyone else.
+            self.shared.fail("the store's writer panicked".to_owned());
+        }
+    }
 }
 
 /// Why a batch could not be carried out, and whether it may be on the disk regardless.
@@ -93,12 +108,16 @@ impl Writer {
                 .into_iter()
                 .for_each(|job| answer(job, Err(StoreError::Failed { reason: reason.clone() })));
         }
-        match self.attempt(&jobs) {
+        let attempted = damage::caught(|| self.attempt(&jobs));
+        let panicked =
+            |what| Stopped { reason: damage::explain(&self.shared.place, what), outcome_unknown: true };
+        match attempted.unwrap_or_else(|what| Err(panicked(what))) {
             Ok(done) => {
                 self.shared.publish(done.changes, self.head);
                 jobs.into_iter().zip(done.answers).for_each(|(job, result)| answer(job, result));
             }
             Err(Stopped { reason, outcome_unknown }) => {
+                let reason = damage::explain_if_damaged(&self.shared.place, reason);
                 tracing::error!(reason, "the store stopped; it must be opened again");
                 self.shared.fail(reason.clone());
                 for job in jobs {
@@ -119,7 +138,7 @@ impl Writer {
     fn attempt(&mut self, jobs: &[Job]) -> Result<Done, Stopped> {
         let database = self.shared.database().map_err(|error| not_written(&error))?;
         let transaction = database.begin_write().map_err(|error| not_written(&error))?;
-        let (mut head, mut compacted) = (self.head, self.compacted);
+        let (mut head, mut compacted, mut history) = (self.head, self.compacted, self.history);
         let mut done = Done { answers: Vec::with_capacity(jobs.len()), changes: Vec::new() };
         {
             let mut versions = transaction.open_table(VERSIONS).map_err(|error| not_written(&error))?;
@@ -132,9 +151,9 @@ impl Writer {
                     }),
                     Task::Compact(to) => {
                         if *to > compacted {
-                            tables::forget(&mut versions, &mut log, compacted, *to)
+                            let freed = tables::forget(&mut versions, &mut log, compacted, *to)
                                 .map_err(|error| not_written(&error))?;
-                            compacted = *to;
+                            (compacted, history) = (*to, history.saturating_sub(freed));
                         }
                         Ok(self.shared.outside(compacted))
                     }
@@ -143,11 +162,12 @@ impl Writer {
                             .map_err(|error| not_written(&error))?
                         {
                             Err(refused) => Err(refused),
-                            Ok(changes) if changes.is_empty() => Ok(self.shared.outside(head)),
-                            Ok(changes) => {
+                            Ok(applied) if applied.changes.is_empty() => Ok(self.shared.outside(head)),
+                            Ok(Applied { changes, superseded }) => {
                                 head += 1;
-                                let keys = tables::encode_keys(changes.iter().map(Change::key));
-                                log.insert(head, keys.as_slice()).map_err(|error| not_written(&error))?;
+                                history += superseded;
+                                let logged = tables::encode_log(superseded, changes.iter().map(Change::key));
+                                log.insert(head, logged.as_slice()).map_err(|error| not_written(&error))?;
                                 let revision = self.shared.outside(head);
                                 done.changes.push(Arc::new(Changes { revision, changes }));
                                 Ok(revision)
@@ -158,17 +178,17 @@ impl Writer {
                 done.answers.push(result);
             }
             // History is trimmed along with the writes that lengthen it: no pause, no sync of its own.
-            if head > self.head && head - compacted > self.keep_revisions {
-                let surplus = head - compacted - self.keep_revisions;
-                let to = compacted + surplus.min(head - self.head + FORGET_BACKLOG);
-                tables::forget(&mut versions, &mut log, compacted, to)
+            if head > self.head {
+                let to = self.surplus(&log, head, compacted, history).map_err(|error| not_written(&error))?;
+                let freed = tables::forget(&mut versions, &mut log, compacted, to)
                     .map_err(|error| not_written(&error))?;
-                compacted = to;
+                (compacted, history) = (to, history.saturating_sub(freed));
             }
             if (head, compacted) != (self.head, self.compacted) {
                 let mut meta = transaction.open_table(META).map_err(|error| not_written(&error))?;
                 meta.insert(HEAD, head).map_err(|error| not_written(&error))?;
                 meta.insert(COMPACTED, compacted).map_err(|error| not_written(&error))?;
+                meta.insert(HISTORY, history).map_err(|error| not_written(&error))?;
             }
         }
         if (head, compacted) == (self.head, self.compacted) {
@@ -177,8 +197,25 @@ impl Writer {
         }
         self.shared.reserve(head).map_err(|error| not_written(&error))?;
         transaction.commit().map_err(|error| Stopped { reason: describe(&error), outcome_unknown: true })?;
-        (self.head, self.compacted) = (head, compacted);
+        (self.head, self.compacted, self.history) = (head, compacted, history);
         Ok(done)
+    }
+
+    /// Up to which revision a batch that leaves things so should forget: by count, and by bytes.
+    fn surplus(
+        &self,
+        log: &impl ReadableTable<u64, &'static [u8]>,
+        head: u64,
+        compacted: u64,
+        history: u64,
+    ) -> Result<u64, StorageError> {
+        let too_many = (head - compacted).saturating_sub(self.keep_revisions);
+        let by_count = compacted + too_many.min(head - self.head + FORGET_BACKLOG);
+        let made = history.saturating_sub(self.history);
+        let too_large = history.saturating_sub(self.keep_bytes).min(made + FORGET_BACKLOG_BYTES);
+        // Never what this batch itself did, however large: a watch that keeps up finds it all.
+        let by_bytes = tables::revision_that_frees(log, compacted, self.head, too_large)?;
+        Ok(by_count.max(by_bytes))
     }
 }
 
@@ -197,14 +234,20 @@ fn batch(first: Job, queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
     jobs
 }
 
-/// Judges and writes one transaction at raw revision `revision`. What it changed, in order; or
-/// why it was refused, in which case nothing was written.
+/// What a transaction changed, in order, and the weight of what stood there before.
+struct Applied {
+    changes: Vec<Change>,
+    superseded: u64,
+}
+
+/// Judges and writes one transaction at raw revision `revision`. What it did; or why it was
+/// refused, in which case nothing was written.
 fn apply(
     versions: &mut redb::Table<'_, tables::VersionKey, &'static [u8]>,
     wanted: &Transaction,
     base: u64,
     revision: u64,
-) -> Result<Result<Vec<Change>, StoreError>, StorageError> {
+) -> Result<Result<Applied, StoreError>, StorageError> {
     for expect in &wanted.expect {
         let found = tables::version_at(versions, expect.key(), u64::MAX)?;
         let found = found.and_then(|version| entry(base, expect.key().clone(), version));
@@ -218,9 +261,10 @@ fn apply(
             return Ok(Err(StoreError::Conflict { key: expect.key().clone(), found }));
         }
     }
-    let mut changes = Vec::with_capacity(wanted.writes.len());
+    let (mut changes, mut superseded) = (Vec::with_capacity(wanted.writes.len()), 0);
     for write in &wanted.writes {
         let live = tables::version_at(versions, write.key(), u64::MAX)?.and_then(|version| version.value);
+        superseded += live.as_ref().map_or(0, |live| tables::weight(write.key(), live));
         match (write, live) {
             (Write::Put { key, value }, live) => {
                 let created = live.map_or(revision, |live| live.created);
@@ -239,7 +283,7 @@ fn apply(
             (Write::Delete { .. }, None) => {}
         }
     }
-    Ok(Ok(changes))
+    Ok(Ok(Applied { changes, superseded }))
 }
 
 /// A version in the words of the contract; `None` for a tombstone.
