@@ -15,7 +15,7 @@ use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -29,6 +29,7 @@ const MAX_CONNECTIONS: usize = 8192;
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// A short rest when the system is out of descriptors: spinning would not free any.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// For who typed `http://`: a closed connection would tell them nothing.
 const NOT_PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -45,6 +46,7 @@ pub async fn serve(
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut stopped = std::pin::pin!(stopped);
+    let mut told: Option<Instant> = None;
     loop {
         let (stream, address) = tokio::select! {
             biased;
@@ -52,7 +54,11 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(why) => {
-                    tracing::warn!(%why, "a connection could not be accepted");
+                    // Out of descriptors, every try fails: saying so once in a while is enough.
+                    if told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
+                        told = Some(Instant::now());
+                        tracing::warn!(%why, "connections cannot be accepted; trying again");
+                    }
                     tokio::time::sleep(ACCEPT_REST).await;
                     continue;
                 }

@@ -15,6 +15,7 @@
 use std::{
     io,
     os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
 };
 
 use rtnetlink::LinkUnspec;
@@ -40,6 +41,9 @@ pub struct FoundTap {
     /// Whose it is; none if its making was cut short, and then nobody uses it.
     pub id: Option<NicId>,
 }
+
+const HELD_TRIES: u32 = 30;
+const HELD_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
@@ -93,7 +97,7 @@ pub(crate) async fn open(
     }
     let opened = {
         let (name, owner) = (name.to_string(), port.owner_uid);
-        tokio::task::spawn_blocking(move || open_device(&name, owner)).await
+        tokio::task::spawn_blocking(move || open_patiently(&name, owner)).await
     };
     let failed = |source: io::Error| {
         let (id, tap) = (port.id.clone(), name.to_string());
@@ -165,6 +169,21 @@ pub(crate) async fn remove(name: &InterfaceName, after: &AfterStep) -> Result<()
         after.took(Step::RemoveTap);
     }
     Ok(())
+}
+
+/// A descriptor that was closed a moment ago may live on for an instant, in a process that somebody is starting
+/// and that has not begun its own program yet. So a tap counts as held only when it stays so.
+fn open_patiently(name: &str, owner: u32) -> io::Result<SyncDevice> {
+    let mut tries = 0;
+    loop {
+        match open_device(name, owner) {
+            Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) && tries < HELD_TRIES => {
+                tries += 1;
+                std::thread::sleep(HELD_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// Makes the tap if need be, and opens it. Until it is made persistent, by when it has
