@@ -16,33 +16,20 @@ use sheaf_client::{
 };
 use sheaf_world::Timestamp;
 
-use crate::Context;
+use crate::{
+    Context,
+    rounds::{self, MOST_PER_ROUND, PAGE},
+};
 
 pub const NAME: &str = "event";
 const ROUND: Duration = Duration::from_secs(60);
-/// When a round could not remove all there was to remove, the next comes after this.
-const NEXT_ROUND_SOON: Duration = Duration::from_secs(1);
-/// Removed in one round at most, so that a flood of events does not become a flood of deletes.
-const MOST_PER_ROUND: usize = 500;
-const PAGE: u32 = 500;
 
 fn resource() -> ApiResource {
     built_in("", "v1", "Event", "events")
 }
 
 pub(crate) async fn run(context: Context) {
-    loop {
-        let wait = match remove_old(&context).await {
-            Ok(removed) if removed >= MOST_PER_ROUND => NEXT_ROUND_SOON,
-            Ok(_) => ROUND,
-            Err(why) => {
-                let cause = std::error::Error::source(&why).map(ToString::to_string);
-                tracing::warn!(%why, cause, "old events are not removed; trying again");
-                ROUND
-            }
-        };
-        tokio::time::sleep(wait).await;
-    }
+    rounds::run("old events", ROUND, || remove_old(&context)).await;
 }
 
 /// One round; answers how many were removed.

@@ -14,6 +14,7 @@ pub mod event;
 pub mod garbage_collection;
 pub mod namespace;
 pub mod root_ca;
+mod rounds;
 pub mod service_account;
 pub mod service_account_token;
 pub mod token;

@@ -15,15 +15,13 @@ use sheaf_client::{
 };
 use sheaf_resources::kinds::token::{self, End};
 
-use crate::Context;
+use crate::{
+    Context,
+    rounds::{self, MOST_PER_ROUND, PAGE},
+};
 
 pub const NAME: &str = "token";
 const ROUND: Duration = Duration::from_secs(5 * 60);
-/// When a round could not remove all there was to remove, the next comes after this.
-const NEXT_ROUND_SOON: Duration = Duration::from_secs(1);
-/// Removed in one round at most, so that a flood of logins does not become a flood of deletes.
-const MOST_PER_ROUND: usize = 500;
-const PAGE: u32 = 500;
 /// Kept this long after its end, so that whoever wonders why it stopped can still see it.
 const KEPT: Duration = Duration::from_secs(3600);
 
@@ -32,18 +30,7 @@ fn resource() -> ApiResource {
 }
 
 pub(crate) async fn run(context: Context) {
-    loop {
-        let wait = match remove_ended(&context).await {
-            Ok(removed) if removed >= MOST_PER_ROUND => NEXT_ROUND_SOON,
-            Ok(_) => ROUND,
-            Err(why) => {
-                let cause = std::error::Error::source(&why).map(ToString::to_string);
-                tracing::warn!(%why, cause, "ended tokens are not removed; trying again");
-                ROUND
-            }
-        };
-        tokio::time::sleep(wait).await;
-    }
+    rounds::run("ended tokens", ROUND, || remove_ended(&context)).await;
 }
 
 /// One round; answers how many were removed.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use sheaf_resources::object_meta::{self, FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use sheaf_store::StoreError;
 
 use super::{
     Call,
+    attempt::Attempt,
     options::{DeleteOptions, Propagation},
     selection::Selection,
 };
@@ -147,7 +147,7 @@ impl ApiServer {
             if !options.dry_run {
                 self.remove(call.served, place, current.revision)
                     .await
-                    .map_err(|why| race(call, name, &why))?;
+                    .map_err(|why| Attempt::of_store(call, name, &why))?;
             }
             return Ok(Deleted::Gone(current.clone()));
         }
@@ -168,7 +168,7 @@ impl ApiServer {
         let stored = self
             .put(call.served, place, &new, Some(current.revision))
             .await
-            .map_err(|why| race(call, name, &why))?;
+            .map_err(|why| Attempt::of_store(call, name, &why))?;
         Ok(Deleted::Marked(stored))
     }
 
@@ -179,24 +179,6 @@ impl ApiServer {
             false => 0,
         };
         object_meta::finalizers(object).len() + of_namespace
-    }
-}
-
-enum Attempt {
-    Refused(ApiError),
-    Raced,
-}
-
-impl From<ApiError> for Attempt {
-    fn from(error: ApiError) -> Self {
-        Attempt::Refused(error)
-    }
-}
-
-fn race(call: &Call<'_>, name: &str, why: &StoreError) -> Attempt {
-    match why {
-        StoreError::Conflict { .. } => Attempt::Raced,
-        why => Attempt::Refused(ApiError::from_store(why, call.named(), name)),
     }
 }
 

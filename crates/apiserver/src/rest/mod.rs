@@ -4,6 +4,7 @@
 //! ([`write`]): decode, default, validate, admit, compare-and-swap. Nothing here knows a kind by name, except
 //! where a kind has a subresource of its own.
 
+mod attempt;
 pub mod continuation;
 pub mod create;
 pub mod decode;

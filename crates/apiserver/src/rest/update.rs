@@ -18,7 +18,7 @@ use sheaf_resources::{
 };
 use sheaf_store::StoreError;
 
-use super::{Call, decode, options::WriteOptions, write::Written};
+use super::{Call, attempt::Attempt, decode, options::WriteOptions, write::Written};
 use crate::{
     ApiServer,
     admission::Operation,
@@ -162,11 +162,7 @@ impl ApiServer {
                 true => self.finish_deletion(call, place, current.revision, &new).await,
                 false => self.put(call.served, place, &new, Some(current.revision)).await,
             };
-        match done {
-            Ok(stored) => Ok(Written::Stored(stored)),
-            Err(StoreError::Conflict { .. }) => Err(Attempt::Raced),
-            Err(why) => Err(ApiError::from_store(&why, call.named(), &call.request.name).into()),
-        }
+        done.map(Written::Stored).map_err(|why| Attempt::of_store(call, &call.request.name, &why))
     }
 
     /// The last finalizer is gone: so is the object. Answers it as it last was.
@@ -200,19 +196,6 @@ impl ApiServer {
             return Err(ApiError::stale(named, name).into());
         }
         Ok(())
-    }
-}
-
-/// How one attempt ended, when not well.
-enum Attempt {
-    Refused(ApiError),
-    /// Somebody was faster: nothing was written.
-    Raced,
-}
-
-impl From<ApiError> for Attempt {
-    fn from(error: ApiError) -> Self {
-        Attempt::Refused(error)
     }
 }
 
