@@ -215,8 +215,11 @@ impl ApiServer {
             (Verbs::NoCollection, "") if request.verb == Verb::DeleteCollection => {
                 return Err(ApiError::method_not_allowed());
             }
-            (Verbs::All | Verbs::NoCollection, "") => self.answer_main(&call).await?,
-            (Verbs::All | Verbs::NoCollection, _) => self.answer_subresource(&call).await?,
+            (Verbs::ReadOnly, _) if !request.verb.only_reads() && !user.is_of_the_cluster() => {
+                return Err(ApiError::method_not_allowed());
+            }
+            (Verbs::All | Verbs::NoCollection | Verbs::ReadOnly, "") => self.answer_main(&call).await?,
+            (Verbs::All | Verbs::NoCollection | Verbs::ReadOnly, _) => self.answer_subresource(&call).await?,
         };
         warnings.add(kind.deprecation.clone());
         warnings.write(response.headers_mut());

@@ -33,6 +33,10 @@ impl Verb {
         }
     }
 
+    pub fn only_reads(self) -> bool {
+        matches!(self, Verb::Get | Verb::List | Verb::Watch)
+    }
+
     /// As metrics count it: dashboards for the original ask for these words.
     pub fn in_metrics(self) -> &'static str {
         match self {

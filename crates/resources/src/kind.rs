@@ -32,6 +32,8 @@ pub enum Verbs {
     NoCollection,
     /// Questions: posted, answered, never kept.
     CreateOnly,
+    /// Objects that the cluster itself keeps for others to read.
+    ReadOnly,
 }
 
 impl Verbs {
@@ -43,6 +45,7 @@ impl Verbs {
             }
             Verbs::NoCollection => &["create", "delete", "get", "list", "patch", "update", "watch"],
             Verbs::CreateOnly => &["create"],
+            Verbs::ReadOnly => &["get", "list", "watch"],
         }
     }
 

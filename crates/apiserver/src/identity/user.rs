@@ -23,6 +23,8 @@ pub(crate) const REQUEST_TOKEN: &str = "requesttokenid";
 pub(crate) const MUST_CHANGE_PASSWORD: &str = "mustchangepassword";
 
 const NODE_PREFIX: &str = "system:node:";
+/// Before the names of the cluster's own hands.
+pub const OWN_PREFIX: &str = "system:sheaf:";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,6 +56,12 @@ impl User {
     pub fn node_name(&self) -> Option<&str> {
         let name = self.name.strip_prefix(NODE_PREFIX).filter(|name| !name.is_empty())?;
         self.in_group(NODES).then_some(name)
+    }
+
+    /// Whether this is one of the cluster's own hands. The group is asked for too: a name alone can be on a
+    /// certificate that somebody had signed.
+    pub fn is_of_the_cluster(&self) -> bool {
+        self.name.starts_with(OWN_PREFIX) && self.in_group(MASTERS)
     }
 
     /// Whether nothing is open to this user before a new password is chosen. Being in `extra`, it can be put on

@@ -104,10 +104,13 @@ impl<'a> Resource<'a> {
             (format!("{root}/{plural}"), &[])
         };
         let mut whole = Path::new(in_path, flavour);
-        whole.on("post", &self.create());
+        let verbs = self.kind.verbs.names();
+        if verbs.contains(&"create") {
+            whole.on("post", &self.create());
+        }
         if self.kind.verbs.are_kept() {
             whole.on("get", &self.list(""));
-            if self.kind.verbs == Verbs::All {
+            if verbs.contains(&"deletecollection") {
                 whole.on("delete", &self.delete_collection());
             }
             if self.kind.namespaced() {
@@ -119,9 +122,11 @@ impl<'a> Resource<'a> {
             let object = format!("{collection}/{{name}}");
             let mut one = Path::new(&in_path, flavour);
             one.on("get", &self.read());
-            one.on("put", &self.replace());
-            one.on("delete", &self.delete());
-            one.on("patch", &self.patch());
+            if self.kind.verbs != Verbs::ReadOnly {
+                one.on("put", &self.replace());
+                one.on("delete", &self.delete());
+                one.on("patch", &self.patch());
+            }
             for (name, path) in self.subresources(&in_path, flavour) {
                 paths.insert(format!("{object}/{name}"), path.written());
             }

@@ -51,6 +51,9 @@ pub fn built_in() -> Vec<Kind> {
         event::core_kind(),
         event::events_kind(),
         node::kind(),
+        persistent_volume_claim::kind(),
+        persistent_volume::kind(),
+        pod::kind(),
         lease::kind(),
         role::kind(),
         role_binding::kind(),
@@ -60,6 +63,16 @@ pub fn built_in() -> Vec<Kind> {
         custom_resource_definition::kind(),
         user::kind(),
         token::kind(),
+        virtual_machine::kind(),
+        virtual_machine_instance::kind(),
+        kube_virt::kind(),
+        virtual_machine_image::kind(),
+        key_pair::kind(),
+        setting::kind(),
+        network_attachment_definition::kind(),
+        cluster_network::kind(),
+        ip_pool::kind(),
+        virtual_machine_network_config::kind(),
     ];
     rows.extend(access_review::kinds());
     rows

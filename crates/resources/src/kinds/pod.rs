@@ -10,12 +10,11 @@ use super::{
     age_column, name_column, text,
     virtual_machine_instance::{VirtualMachineInstance, status::Phase},
 };
-use crate::kind::{Column, Kind};
+use crate::kind::{Column, Kind, Verbs};
 
 pub fn kind() -> Kind {
-    Kind::of_type::<Pod>("pods")
+    Kind { verbs: Verbs::ReadOnly, ..Kind::of_type::<Pod>("pods") }
         .short(&["po"])
-        .with_status()
         .columns(vec![
             name_column(),
             Column::computed("Ready", |pod, _| {
