@@ -46,6 +46,8 @@ pub enum Failure {
     Etcd(#[from] sheaf_store::etcd::OpenError),
     #[error("the API server cannot start")]
     Api(#[from] StoreError),
+    #[error("this host is not ready to run machines")]
+    Machines(#[from] crate::machines::NoTools),
     #[error("cannot make the first administrator")]
     Administrator(#[from] UserError),
     #[error("the node at {server} did not do it: is it running?")]

@@ -4,12 +4,14 @@ mod admin_password;
 mod administrator;
 mod ask;
 mod data_dir;
+mod deaths;
 mod failure;
 mod keys;
 mod limits;
 mod listeners;
 mod log;
 mod look;
+mod machines;
 mod node;
 mod panics;
 mod run;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Config::Doctor(config) => look::doctor(&config),
         Config::Version(output) => look::version(output),
         Config::Completions(shell) => look::completions(shell),
+        Config::LaunchMachine => Ok(sheaf_hypervisor::launcher::run()),
     };
     match outcome {
         Ok(code) => code,

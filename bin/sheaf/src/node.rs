@@ -171,6 +171,8 @@ mod tests {
         let config = UpConfig {
             etcd: None,
             sync_delay: std::time::Duration::ZERO,
+            die_after_step: None,
+            allow_local_images: false,
             name: "n1".into(),
             advertise: "127.0.0.1".parse().unwrap(),
             data_dir: data_dir.to_owned(),

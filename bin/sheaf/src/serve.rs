@@ -1,11 +1,8 @@
 //! What a node serves: store, API server, controllers and the agent, wired together.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
-use sheaf_agent::{
-    host::HostView,
-    virtualisation::{QEMU, Virtualisation},
-};
+use sheaf_agent::{host::HostView, virtual_machine_instance::Tools, virtualisation::Virtualisation};
 use sheaf_apiserver::{
     ApiConfig, ApiServer, KUBERNETES_VERSION, authorization,
     identity::{MASTERS, User, service_accounts::ServiceAccount},
@@ -16,7 +13,7 @@ use sheaf_store::{Store, embedded, etcd};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use crate::{administrator, failure::Failure, keys, node::Node};
+use crate::{administrator, failure::Failure, keys, machines, node::Node};
 
 /// Serves until `node.stop` is cancelled. Says that the node is ready once it answers.
 pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failure> {
@@ -31,6 +28,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
         threads: true,
     };
+    let (virtualisation, tools) = machines::examine(node).await?;
     let store = open_store(node).await?;
     let api = ApiServer::build(config, store, node.world.clone()).await?;
     administrator::ensure(node, &api).await?;
@@ -46,7 +44,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         tasks.spawn(serving);
     }
     tasks.spawn(controllers(node, &api).run(node.stop.clone().cancelled_owned()));
-    tasks.spawn(run_agent(node, &api));
+    tasks.spawn(run_agent(node, &api, virtualisation, tools));
     tasks.close();
     node.announce_ready();
     node.stop.cancelled().await;
@@ -55,7 +53,12 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
 }
 
 /// What this host does of what the objects say, as its own node.
-fn run_agent(node: &Node, api: &ApiServer) -> impl Future<Output = ()> + use<> {
+fn run_agent(
+    node: &Node,
+    api: &ApiServer,
+    virtualisation: Virtualisation,
+    tools: Option<Tools>,
+) -> impl Future<Output = ()> + use<> {
     let identity = User {
         name: authorization::node::user_name(&node.config.name),
         groups: vec!["system:nodes".into(), "system:authenticated".into()],
@@ -64,13 +67,14 @@ fn run_agent(node: &Node, api: &ApiServer) -> impl Future<Output = ()> + use<> {
     let client = sheaf_client::in_process(api, identity);
     let (world, stop) = (node.world.clone(), node.stop.clone());
     let (name, address) = (node.config.name.clone(), node.config.advertise.to_string());
+    let allow_local_images = node.config.allow_local_images;
     let host = HostView::new(node.config.data_dir.clone());
     async move {
         let serve = async {
-            let virtualisation = Virtualisation::examine(Path::new(QEMU)).await;
             let version = format!("{KUBERNETES_VERSION}+sheaf{}", env!("CARGO_PKG_VERSION"));
-            let settings = sheaf_agent::Settings { name, address, version, host, virtualisation };
-            sheaf_agent::run(client, world, settings).await;
+            let settings =
+                sheaf_agent::Settings { name, address, version, host, virtualisation, allow_local_images };
+            sheaf_agent::run(client, world, settings, tools).await;
         };
         tokio::select! {
             biased;

@@ -7,13 +7,29 @@
 //! Deliberately absent: deciding what should run where. A controller binds, the agent obeys.
 
 pub mod host;
+mod merge;
 pub mod node;
+pub mod persistent_volume;
+pub mod ports;
+pub mod step;
+pub mod virtual_machine_image;
+pub mod virtual_machine_instance;
 pub mod virtualisation;
 
+use std::sync::Arc;
+
 use kube::Client;
+use sheaf_client::reconciling;
 use sheaf_world::World;
 
-use crate::{host::HostView, node::NodeKeeper, virtualisation::Virtualisation};
+use crate::{
+    host::HostView,
+    node::NodeKeeper,
+    persistent_volume::VolumeRemover,
+    virtual_machine_image::ImageKeeper,
+    virtual_machine_instance::{Hands, Tools},
+    virtualisation::Virtualisation,
+};
 
 /// What an agent must be told, since neither the host nor the API can.
 #[derive(Clone, Debug)]
@@ -26,9 +42,43 @@ pub struct Settings {
     pub version: String,
     pub host: HostView,
     pub virtualisation: Virtualisation,
+    /// Whether images may be fetched from this host itself and its link.
+    pub allow_local_images: bool,
 }
 
-/// Runs the agent until dropped. `client` is the node's own.
-pub async fn run(client: Client, world: World, settings: Settings) {
-    NodeKeeper::new(client, world, settings).keep().await;
+/// Runs the agent until dropped, which leaves all machines running. `client` is the node's own; without tools it
+/// keeps its Node object and runs nothing.
+pub async fn run(client: Client, world: World, settings: Settings, tools: Option<Tools>) {
+    let node = NodeKeeper::new(client.clone(), world.clone(), settings.clone()).keep();
+    let Some(tools) = tools else { return node.await };
+    let images = ImageKeeper::new(
+        client.clone(),
+        world.clone(),
+        &settings.name,
+        tools.storage.clone(),
+        settings.allow_local_images,
+        tools.after_step.clone(),
+    );
+    let volumes = VolumeRemover {
+        client: client.clone(),
+        node: settings.name.clone(),
+        storage: tools.storage.clone(),
+        after: tools.after_step.clone(),
+    };
+    let (ports, has_taps) = (tools.ports.clone(), tools.abilities.taps);
+    let answers = async {
+        match has_taps {
+            true => ports.serve().await,
+            false => std::future::pending().await,
+        }
+    };
+    let hands = Arc::new(Hands::new(client.clone(), world, &settings.name, tools));
+    tokio::select! {
+        biased;
+        () = node => {}
+        () = reconciling::run(images, client.clone()) => {}
+        () = reconciling::run(volumes, client) => {}
+        () = answers => {}
+        () = virtual_machine_instance::run(hands) => {}
+    }
 }

@@ -190,6 +190,8 @@ fn labels(name: &str) -> Value {
         // By this Rancher tells such a cluster from others.
         "harvesterhci.io/managed": "true",
         "kubevirt.io/schedulable": "true",
+        // Machines on the cluster network `mgmt` ask for nodes that have it.
+        "network.harvesterhci.io/mgmt": "true",
     })
 }
 
@@ -212,7 +214,8 @@ fn report(settings: &Settings, host: &Host) -> Value {
             KVM_RESOURCE: kvm,
         })
     };
-    let qemu = virtualisation.qemu.as_ref().map_or("none", String::as_str);
+    let qemu =
+        virtualisation.qemu.as_ref().map_or_else(|_| "none".to_owned(), |qemu| qemu.version.to_string());
     json!({
         "capacity": resources(host.memory_bytes),
         "allocatable": resources(host.memory_bytes.saturating_sub(RESERVED_BYTES)),

@@ -12,7 +12,7 @@ use sheaf_agent::{
     node::{KVM_CONDITION, NodeKeeper},
     virtualisation::Virtualisation,
 };
-use sheaf_hypervisor::KvmVerdict;
+use sheaf_hypervisor::{Capabilities, KvmVerdict, capabilities::Version};
 use sheaf_testbed::{Cluster, in_virtual_time, kubectl::Kubectl};
 
 const NODE: &str = "/api/v1/nodes/n1";
@@ -24,7 +24,19 @@ fn settings(kvm: KvmVerdict) -> Settings {
         address: "192.0.2.7".into(),
         version: "v1.34.0+sheaf".into(),
         host: HostView::new(std::env::temp_dir()),
-        virtualisation: Virtualisation { qemu: Ok("7.2.0".into()), kvm },
+        virtualisation: Virtualisation { qemu: Ok(capabilities()), kvm },
+        allow_local_images: false,
+    }
+}
+
+fn capabilities() -> Capabilities {
+    Capabilities {
+        version: Version { major: 7, minor: 2, micro: 0 },
+        machine_types: vec!["pc-q35-7.2".into()],
+        default_machine_type: "pc-q35-7.2".into(),
+        cpu_models: Vec::new(),
+        io_uring: false,
+        native_aio: true,
     }
 }
 

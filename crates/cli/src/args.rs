@@ -28,6 +28,9 @@ pub enum Command {
     Version(VersionArgs),
     /// Print a script that completes commands in a shell
     Completions(CompletionsArgs),
+    /// Become QEMU, as the order on standard input says
+    #[command(hide = true)]
+    LaunchMachine,
 }
 
 #[derive(Debug, Default, ClapArgs)]
@@ -61,6 +64,13 @@ pub struct UpArgs {
     /// slower disk
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, hide = true)]
     pub sync_delay_ms: u64,
+    /// Die (SIGKILL) after so many steps on this host. For tests: what the next start makes of it must be right
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    pub die_after_step: Option<u64>,
+    /// Fetch images from this host itself and its link, too. For tests: elsewhere it would let whoever may make an
+    /// image look into the host's own services
+    #[arg(long, hide = true)]
+    pub allow_local_images: bool,
     /// When ready, also say where things are and what to type next, as on a terminal
     #[arg(long)]
     pub hints: bool,

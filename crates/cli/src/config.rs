@@ -31,6 +31,8 @@ pub enum Config {
     Doctor(DoctorConfig),
     Version(OutputFormat),
     Completions(Shell),
+    /// Become QEMU.
+    LaunchMachine,
 }
 
 /// One node.
@@ -47,6 +49,8 @@ pub struct UpConfig {
     /// Where the objects are, when not in the data directory.
     pub etcd: Option<String>,
     pub sync_delay: Duration,
+    pub die_after_step: Option<u64>,
+    pub allow_local_images: bool,
     /// Say more than one line when ready.
     pub hints: bool,
 }
@@ -88,6 +92,7 @@ impl Config {
             Command::Doctor(args) => Config::Doctor(doctor(args)?),
             Command::Version(args) => Config::Version(args.output),
             Command::Completions(args) => Config::Completions(args.shell),
+            Command::LaunchMachine => Config::LaunchMachine,
         })
     }
 
@@ -108,6 +113,8 @@ fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
         log_format: args.log_format,
         etcd: args.etcd,
         sync_delay: Duration::from_millis(args.sync_delay_ms),
+        die_after_step: args.die_after_step,
+        allow_local_images: args.allow_local_images,
         hints: args.hints || host.stdout_is_a_terminal,
     })
 }

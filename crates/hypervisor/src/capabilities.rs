@@ -99,7 +99,7 @@ impl Capabilities {
         match cache {
             _ if self.io_uring => Aio::IoUring,
             Cache::None if self.native_aio => Aio::Native,
-            Cache::None | Cache::WriteBack => Aio::Threads,
+            Cache::None | Cache::WriteBack | Cache::WriteThrough => Aio::Threads,
         }
     }
 }

@@ -464,6 +464,18 @@ impl Hypervisor {
         })
     }
 
+    /// Whom a defined machine runs as: the owner of what is made for it. None where all
+    /// machines run as ourselves, or for one that is not defined.
+    pub fn user_of(&self, id: &MachineId) -> Result<Option<Identity>, HypervisorError> {
+        let definition = self.directory(id).definition();
+        let definition = definition.map_err(|source| HypervisorError::Host {
+            attempt: "look at",
+            machine: id.clone(),
+            source,
+        })?;
+        Ok(definition.and_then(|definition| definition.identity))
+    }
+
     /// The process of a running machine.
     pub fn pid(&self, id: &MachineId) -> Result<Option<i32>, HypervisorError> {
         let process = self.directory(id).process();

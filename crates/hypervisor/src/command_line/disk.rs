@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{block, pci};
-use crate::machine::{Bus, Disk, DiskKind, Machine};
+use crate::machine::{Bus, Cache, Disk, DiskKind, Machine};
 
 /// The id of a disk's device, for whoever wants to unplug it or ask for its numbers.
 pub fn device_id(disk: &Disk) -> String {
@@ -85,7 +85,8 @@ fn device(driver: &str, disk: &Disk) -> Value {
     }
     // The guest may believe that its flushes are obeyed, because they are.
     if disk.kind == DiskKind::Disk {
-        device["write-cache"] = "on".into();
+        let write_cache = if disk.cache == Cache::WriteThrough { "off" } else { "on" };
+        device["write-cache"] = write_cache.into();
     }
     device
 }

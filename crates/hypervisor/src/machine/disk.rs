@@ -75,6 +75,9 @@ pub enum LayerStorage {
 pub enum Cache {
     /// Through the page cache; a guest's flush still reaches the disk.
     WriteBack,
+    /// Through the page cache, and the guest is told that there is none: every write is
+    /// flushed before it is answered.
+    WriteThrough,
     /// Past it (`O_DIRECT`). What shared storage needs.
     None,
 }

@@ -1,0 +1,513 @@
+//! Keeps one machine as its object says: look, decide, act, and look again.
+//!
+//! Each turn takes at most one step. What went wrong is said in the status and tried again, later
+//! each time; a turn that is dropped anywhere leaves nothing that the next one does not find.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams},
+};
+use serde_json::json;
+use sheaf_client::{api, work_queue::retry_after};
+use sheaf_hypervisor::{HypervisorError, MachineId, QmpError};
+use sheaf_planner::virtual_machine_instance::{
+    NEVER_STARTED, SYNC_FAILED, Seen, Step as Planned, Wanted, event_of_phase, event_of_step, next_step,
+    phase_of, wanted,
+};
+use sheaf_resources::kinds::virtual_machine_instance::{
+    FOREGROUND_FINALIZER, VirtualMachineInstance,
+    status::{ClaimInfo, Phase},
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
+
+use super::{
+    Events, Hands,
+    credentials::Credentials,
+    guest::GuestFacts,
+    look::{Line, LookError, Looked},
+    preparation::{Trouble, found, with_causes},
+    report::{self, Observed},
+};
+use crate::{merge::merge_patch, step::Step};
+
+/// For one that does not say how long its guest may take to shut down.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// For a machine whose object is gone.
+const GRACE_OF_THE_UNWANTED: Duration = Duration::from_secs(30);
+/// A guest that was still booting did not hear the button.
+const PRESS_AGAIN: Duration = Duration::from_secs(10);
+/// How often a machine at rest is looked at, whatever its events say.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often something that will soon be over is looked at.
+const LOOK_SOON: Duration = Duration::from_millis(100);
+/// How often something is looked for that others must bring.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
+/// How often the guest is asked: while it has not said all, and after that.
+const ASK_SOON: Duration = Duration::from_secs(3);
+const ASK_EVERY: Duration = Duration::from_secs(30);
+/// How long a guest may take to answer everything.
+const GUEST_PATIENCE: Duration = Duration::from_secs(4);
+/// How long QEMU may take to end when asked to.
+const QUIT_PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Keeper {
+    hands: Arc<Hands>,
+    id: MachineId,
+    namespace: String,
+    name: String,
+    line: Option<Line>,
+    guest: Guest,
+    /// What stands in the way, as last seen.
+    trouble: Option<String>,
+    failures: u32,
+    retry_at: Option<Instant>,
+    pressed_at: Option<Instant>,
+    claims: BTreeMap<String, ClaimInfo>,
+}
+
+/// What the agent in the guest said, and when.
+#[derive(Default)]
+struct Guest {
+    facts: Option<GuestFacts>,
+    asked_at: Option<Instant>,
+    credentials: Credentials,
+    brought: Option<Result<(), String>>,
+}
+
+enum Next {
+    Now,
+    After(Duration),
+    /// There is nothing left to keep.
+    Gone,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum TurnError {
+    #[error("the API refused or failed")]
+    Api(#[from] kube::Error),
+    #[error("cannot look at the machine")]
+    Look(#[from] LookError),
+    #[error("its status cannot be written down")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Keeper {
+    pub fn new(hands: Arc<Hands>, id: MachineId, namespace: String, name: String) -> Keeper {
+        Keeper {
+            hands,
+            id,
+            namespace,
+            name,
+            line: None,
+            guest: Guest::default(),
+            trouble: None,
+            failures: 0,
+            retry_at: None,
+            pressed_at: None,
+            claims: BTreeMap::new(),
+        }
+    }
+
+    /// Until there is nothing left of the machine here. Dropping it leaves the machine as it is.
+    pub async fn keep(mut self, wake: Arc<Notify>) -> MachineId {
+        let mut failures = 0;
+        loop {
+            let wait = match self.turn().await {
+                Ok(Next::Gone) => return self.id,
+                Ok(Next::Now) => {
+                    failures = 0;
+                    continue;
+                }
+                Ok(Next::After(wait)) => {
+                    failures = 0;
+                    wait
+                }
+                Err(TurnError::Api(why)) if api::is_conflict(&why) => continue,
+                Err(why) => {
+                    tracing::warn!(machine = %self.id, namespace = self.namespace, name = self.name,
+                        why = with_causes(&why), "will look again");
+                    failures += 1;
+                    retry_after(failures)
+                }
+            };
+            let happened = heard(&mut self.line);
+            tokio::select! {
+                biased;
+                () = wake.notified() => {}
+                still_open = happened => if !still_open {
+                    self.line = None;
+                },
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn turn(&mut self) -> Result<Next, TurnError> {
+        let instance = self.read().await?;
+        let asked_to_go =
+            instance.as_ref().is_none_or(|instance| instance.metadata.deletion_timestamp.is_some());
+        let looked = self.hands.look(&self.id, &mut self.line, asked_to_go).await?;
+        match instance {
+            Some(instance) => self.serve(&instance, looked).await,
+            None => self.let_go(looked).await,
+        }
+    }
+
+    /// The object of this machine; none if there is none any more, or if it is not ours.
+    async fn read(&self) -> Result<Option<VirtualMachineInstance>, TurnError> {
+        if self.name.is_empty() {
+            return Ok(None);
+        }
+        let instances = self.instances();
+        let ours = |instance: &VirtualMachineInstance| {
+            instance.metadata.uid.as_deref() == Some(self.id.as_str())
+                && instance.status.node_name == self.hands.node
+        };
+        match found(instances.get(&self.name).await) {
+            Ok(instance) => Ok(instance.filter(ours)),
+            // One of the same name that is another node's, or nobody's yet, is not ours to read.
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                let bound_here =
+                    ListParams::default().fields(&format!("status.nodeName={}", self.hands.node));
+                Ok(instances.list(&bound_here).await?.items.into_iter().find(ours))
+            }
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    fn instances(&self) -> Api<VirtualMachineInstance> {
+        Api::namespaced(self.hands.client.clone(), &self.namespace)
+    }
+
+    async fn serve(&mut self, instance: &VirtualMachineInstance, looked: Looked) -> Result<Next, TurnError> {
+        let before = instance.status.phase;
+        let seen = looked.seen.after(before);
+        let mut phase = phase_of(before, looked.seen, instance.spec.domain.acpi_is_on());
+        let planned = next_step(seen, wanted(instance, DEFAULT_GRACE));
+        if planned == Planned::ReportFinished && !phase.is_final() {
+            phase = NEVER_STARTED;
+        }
+        if matches!(seen, Seen::Running { .. } | Seen::Stopping { .. }) {
+            self.ask_guest(instance, seen).await;
+            if self.claims.is_empty() {
+                self.claims = self.hands.claim_infos(instance).await;
+            }
+        } else {
+            self.guest = Guest::default();
+        }
+        if phase == Phase::Failed && !looked.last_words.is_empty() {
+            self.trouble = Some(format!("QEMU ended: {}", looked.last_words));
+        }
+        if self.report(instance, &looked, seen, phase).await? && phase != before {
+            return Ok(Next::Now);
+        }
+        match planned {
+            Planned::Rest if seen == Seen::Absent && phase.is_final() => {
+                self.release(instance).await?;
+                Ok(Next::Gone)
+            }
+            Planned::Rest | Planned::ReportFinished => Ok(Next::After(self.next_look())),
+            Planned::Wait => {
+                self.press_again(seen).await;
+                Ok(Next::After(LOOK_SOON))
+            }
+            planned => self.take(planned, instance, &looked).await,
+        }
+    }
+
+    /// Takes a step, and says how it went.
+    async fn take(
+        &mut self,
+        planned: Planned,
+        instance: &VirtualMachineInstance,
+        looked: &Looked,
+    ) -> Result<Next, TurnError> {
+        if let Some(wait) = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()))
+            && !wait.is_zero()
+        {
+            return Ok(Next::After(wait));
+        }
+        let outcome = match planned {
+            Planned::Prepare | Planned::Launch { .. } => self.start(planned, instance, looked).await,
+            planned => self.act(planned, looked).await,
+        };
+        let events = Events { client: &self.hands.client, world: &self.hands.world, node: &self.hands.node };
+        match outcome {
+            Ok(()) => {
+                (self.trouble, self.retry_at, self.failures) = (None, None, 0);
+                if let Some(event) = event_of_step(planned) {
+                    events.tell(instance, event).await;
+                }
+            }
+            Err(Trouble::Waiting(why)) => {
+                self.trouble = Some(why);
+                self.retry_at = Some(Instant::now() + WAIT_FOR_OTHERS);
+            }
+            Err(why) => {
+                let why = why.to_string();
+                tracing::warn!(machine = %self.id, namespace = self.namespace, name = self.name, why, ?planned,
+                    "a step failed");
+                self.failures += 1;
+                self.retry_at = Some(Instant::now() + retry_after(self.failures));
+                events.tell(instance, ("Warning", SYNC_FAILED, &why)).await;
+                self.trouble = Some(why);
+            }
+        }
+        Ok(Next::Now)
+    }
+
+    async fn start(
+        &mut self,
+        planned: Planned,
+        instance: &VirtualMachineInstance,
+        looked: &Looked,
+    ) -> Result<(), Trouble> {
+        let hands = self.hands.clone();
+        let _permit = hands.launches.acquire().await;
+        match planned {
+            Planned::Launch { paused } => {
+                let ready = looked.machine.clone().filter(|machine| machine.start_paused == paused);
+                let machine = match ready {
+                    Some(machine) => machine,
+                    None => hands.prepare(instance, &self.id, paused).await?,
+                };
+                let monitor = hands.launch(instance, &machine).await?;
+                self.line = Some(Line::of(monitor));
+            }
+            _ => drop(hands.prepare(instance, &self.id, instance.spec.starts_paused()).await?),
+        }
+        Ok(())
+    }
+
+    /// Steps that need nothing but what is here.
+    async fn act(&mut self, planned: Planned, looked: &Looked) -> Result<(), Trouble> {
+        let failed = |source: QmpError| {
+            Trouble::Hypervisor(HypervisorError::Monitor { machine: self.id.clone(), source })
+        };
+        let monitor = self.line.as_ref().map(|line| &line.monitor);
+        match (planned, monitor) {
+            (Planned::Pause, Some(monitor)) => monitor.pause().await.map_err(failed)?,
+            (Planned::Resume, Some(monitor)) => monitor.resume().await.map_err(failed)?,
+            (Planned::PressPowerButton, Some(monitor)) => {
+                let mut note = looked.note.clone().unwrap_or_default();
+                note.pressed_at = Some(self.hands.world.clock.since_epoch().as_secs());
+                monitor.power_button().await.map_err(failed)?;
+                self.hands.after.took(Step::PressPowerButton);
+                self.hands.notes.write(&self.id, &note)?;
+                self.hands.after.took(Step::WriteNote);
+                self.pressed_at = Some(Instant::now());
+            }
+            (Planned::CutPower, _) => {
+                self.line = None;
+                self.hands.hypervisor.kill(&self.id).await?;
+            }
+            (Planned::Forget, _) => self.forget().await?,
+            // The monitor went away since the look; the next look sees why.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Removes every trace of the machine from this host, the note last.
+    async fn forget(&mut self) -> Result<(), Trouble> {
+        let hands = &self.hands;
+        if let Some(line) = self.line.take()
+            && line.monitor.quit().await.is_ok()
+        {
+            hands.after.took(Step::AskToQuit);
+            // Disks are flushed and closed; what takes longer is cut short below.
+            let _ = timeout(QUIT_PATIENCE, line.monitor.closed()).await;
+        }
+        hands.hypervisor.kill(&self.id).await?;
+        if hands.abilities.taps {
+            hands.ports.unplug(&self.id).await?;
+        }
+        let prefix = format!("{}-", self.id);
+        for seed in hands.storage.seeds().await? {
+            if seed.as_str().starts_with(&prefix) {
+                hands.storage.delete_seed(&seed).await?;
+            }
+        }
+        hands.hypervisor.forget(&self.id).await?;
+        hands.notes.forget(&self.id)?;
+        hands.after.took(Step::ForgetNote);
+        Ok(())
+    }
+
+    /// A machine whose object is gone: shut down, then forgotten.
+    async fn let_go(&mut self, looked: Looked) -> Result<Next, TurnError> {
+        let planned = match next_step(looked.seen, Wanted::Stop { grace: GRACE_OF_THE_UNWANTED }) {
+            Planned::ReportFinished if looked.seen == Seen::Absent => return Ok(Next::Gone),
+            // There is nobody to report to.
+            Planned::ReportFinished => Planned::Forget,
+            Planned::Wait => {
+                self.press_again(looked.seen).await;
+                return Ok(Next::After(LOOK_SOON));
+            }
+            planned => planned,
+        };
+        tracing::info!(machine = %self.id, namespace = self.namespace, name = self.name, ?planned,
+            "nothing asks for this machine any more");
+        match self.act(planned, &looked).await {
+            Ok(()) => Ok(Next::Now),
+            Err(why) => {
+                tracing::warn!(machine = %self.id, %why, ?planned, "cannot let a machine go; trying again");
+                self.failures += 1;
+                Ok(Next::After(retry_after(self.failures)))
+            }
+        }
+    }
+
+    async fn press_again(&mut self, seen: Seen) {
+        let since = self.pressed_at.map(|at| at.elapsed());
+        if !matches!(seen, Seen::Stopping { .. }) || since.is_some_and(|since| since < PRESS_AGAIN) {
+            return;
+        }
+        if let Some(line) = &self.line
+            && let Err(why) = line.monitor.power_button().await
+        {
+            tracing::warn!(machine = %self.id, %why, "the power button could not be pressed again");
+        }
+        self.pressed_at = Some(Instant::now());
+    }
+
+    /// Asks the agent in the guest, if there is one and it is time to.
+    async fn ask_guest(&mut self, instance: &VirtualMachineInstance, seen: Seen) {
+        // A paused guest answers nothing, and nothing it said has changed.
+        if seen == (Seen::Running { paused: true }) {
+            return;
+        }
+        if self.guest.asked_at.is_some_and(|at| at.elapsed() < self.ask_every()) {
+            return;
+        }
+        self.guest.asked_at = Some(Instant::now());
+        let Some(line) = &self.line else { return };
+        if !matches!(line.monitor.guest_agent_connected().await, Ok(true)) {
+            self.guest.facts = None;
+            return;
+        }
+        let hands = self.hands.clone();
+        let Ok(agent) = hands.hypervisor.guest_agent(&self.id) else { return };
+        let asked = timeout(GUEST_PATIENCE, GuestFacts::ask(&agent)).await;
+        match asked {
+            Ok(Ok(facts)) => self.guest.facts = Some(facts),
+            // It is there and busy: what it said before stands.
+            Ok(Err(_)) | Err(_) => return,
+        }
+        if !Credentials::secret_names(instance).is_empty() {
+            let brought = hands.bring_credentials(instance, &agent, &self.guest.credentials).await;
+            self.guest.brought = Some(brought.map(|brought| self.guest.credentials = brought));
+        }
+    }
+
+    fn ask_every(&self) -> Duration {
+        let told = self.guest.facts.as_ref();
+        let has_addresses = told.is_some_and(|facts| {
+            facts.interfaces.iter().any(|interface| interface.addresses.iter().any(|a| a.contains('.')))
+        });
+        let settled = has_addresses && !matches!(self.guest.brought, Some(Err(_)));
+        if settled { ASK_EVERY } else { ASK_SOON }
+    }
+
+    fn next_look(&self) -> Duration {
+        let until_asked = self.guest.asked_at.map(|at| self.ask_every().saturating_sub(at.elapsed()));
+        until_asked.map_or(LOOK_EVERY, |wait| wait.clamp(LOOK_SOON, LOOK_EVERY))
+    }
+
+    /// Writes the status if it says something new; answers whether it did.
+    async fn report(
+        &mut self,
+        instance: &VirtualMachineInstance,
+        looked: &Looked,
+        seen: Seen,
+        phase: Phase,
+    ) -> Result<bool, TurnError> {
+        let hands = &self.hands;
+        let ports = looked.note.iter().flat_map(|note| &note.ports);
+        let addresses = ports.map(|port| (port.mac.clone(), port.addresses.clone())).collect();
+        let user = hands.hypervisor.user_of(&self.id).ok().flatten().map(|identity| identity.uid);
+        let trouble = match looked.disk_failed {
+            true => {
+                Some("a disk failed to write and the guest was paused; is there room on the node's disk?")
+            }
+            false => self.trouble.as_deref(),
+        };
+        let observed = Observed {
+            seen,
+            phase,
+            now: hands.world.clock.now(),
+            machine: looked.machine.as_ref(),
+            user,
+            addresses: &addresses,
+            guest: self.guest.facts.as_ref(),
+            claims: &self.claims,
+            trouble,
+            credentials: self
+                .guest
+                .brought
+                .as_ref()
+                .map(|brought| brought.as_ref().map(drop).map_err(String::as_str)),
+        };
+        let status = report::status_of(instance, &observed);
+        if status == instance.status {
+            return Ok(false);
+        }
+        let (old, new) = (serde_json::to_value(&instance.status)?, serde_json::to_value(&status)?);
+        let change = json!({
+            "metadata": {"resourceVersion": instance.metadata.resource_version},
+            "status": merge_patch(&old, &new),
+        });
+        self.patch(&change).await?;
+        hands.after.took(Step::WriteStatus);
+        if phase != instance.status.phase
+            && let Some(event) = event_of_phase(phase)
+        {
+            Events { client: &hands.client, world: &hands.world, node: &hands.node }
+                .tell(instance, event)
+                .await;
+        }
+        Ok(true)
+    }
+
+    /// Takes the node's hand off the object: nothing of it is here any more.
+    async fn release(&self, instance: &VirtualMachineInstance) -> Result<(), TurnError> {
+        let finalizers = instance.metadata.finalizers.clone().unwrap_or_default();
+        if !finalizers.iter().any(|finalizer| finalizer == FOREGROUND_FINALIZER) {
+            return Ok(());
+        }
+        let left: Vec<&String> =
+            finalizers.iter().filter(|finalizer| *finalizer != FOREGROUND_FINALIZER).collect();
+        let change = json!({"metadata": {
+            "resourceVersion": instance.metadata.resource_version, "finalizers": left,
+        }});
+        self.patch(&change).await?;
+        self.hands.after.took(Step::Release);
+        Ok(())
+    }
+
+    async fn patch(&self, change: &serde_json::Value) -> Result<(), kube::Error> {
+        let resource =
+            api::built_in("kubevirt.io", "v1", "VirtualMachineInstance", "virtualmachineinstances");
+        let objects: Api<DynamicObject> = api::objects(&self.hands.client, &resource, &self.namespace);
+        match api::merge(&objects, &self.name, change).await {
+            // Gone with its last finalizer, or by force: the next look finds out.
+            Err(why) if api::is_not_found(&why) => Ok(()),
+            written => written.map(drop),
+        }
+    }
+}
+
+/// Until something is heard on the line; false if it is closed. Never, without one.
+async fn heard(line: &mut Option<Line>) -> bool {
+    let Some(line) = line else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        () = line.monitor.closed() => false,
+        event = line.events.recv() => !matches!(event, Err(tokio::sync::broadcast::error::RecvError::Closed)),
+    }
+}

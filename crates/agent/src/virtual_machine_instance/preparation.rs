@@ -1,0 +1,429 @@
+//! Makes ready what a machine needs on this host: addresses, disks, seeds, its definition; and
+//! hands it over to QEMU.
+//!
+//! Everything here may be done again after being interrupted anywhere. The note is first and
+//! the definition last, so that a machine that is defined is ready and one that has a note may
+//! have left something.
+
+use std::{collections::BTreeMap, fs::File, net::Ipv4Addr, path::Path};
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
+use kube::{Api, Client};
+use sheaf_client::api::is_not_found;
+use sheaf_hypervisor::{
+    DescriptorName, Descriptors, HypervisorError, Machine, MachineId, Monitor, firmware,
+    machine::{self, Backend, Firmware, LayerStorage},
+};
+use sheaf_network::{Mac, NicId, Port};
+use sheaf_resources::{
+    kinds::{
+        cluster_network,
+        network_attachment_definition::{self, NetworkAttachmentDefinition, Tagging},
+        virtual_machine_instance::{
+            VirtualMachineInstance, devices::Disk, network::Network, status::ClaimInfo, volume::Volume,
+        },
+        virtual_machine_network_config::VirtualMachineNetworkConfig,
+    },
+    mac_address, quantity,
+};
+use sheaf_storage::{ImageId, SeedId, VolumeId, seed as disc};
+
+use super::{
+    Hands,
+    hardware::{self, Unbuildable},
+    note::{Note, NoteError, NotedPort},
+    seed::{self, Form, Secrets},
+};
+use crate::{
+    ports::{Plugged, PortError},
+    step::Step,
+};
+
+/// In a volume's attributes: which image it is a copy of.
+pub const IMAGE_UID_ATTRIBUTE: &str = "sheaf.io/imageUid";
+/// The bridge of the network that machines are on unless they say otherwise.
+pub const DEFAULT_BRIDGE: &str = "mgmt-br";
+/// The address every guest has behind QEMU's user-mode network.
+pub const USER_MODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
+/// A Secret whose data is larger does not fit into a seed.
+const LARGEST_SECRET: usize = 4 << 20;
+
+/// What keeps a machine from being made ready.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// Something that should come by itself.
+    #[error("{0}")]
+    Waiting(String),
+    #[error("{0}")]
+    Unbuildable(#[from] Unbuildable),
+    #[error("{0}")]
+    Seed(seed::SeedError),
+    #[error("{}", with_causes(.0))]
+    Note(#[from] NoteError),
+    #[error("{}", with_causes(.0))]
+    Volume(#[from] sheaf_storage::VolumeError),
+    #[error("{}", with_causes(.0))]
+    Disk(#[from] sheaf_storage::DiskError),
+    #[error("{}", with_causes(.0))]
+    Port(#[from] PortError),
+    #[error("{}", with_causes(.0))]
+    Hypervisor(#[from] HypervisorError),
+    #[error("{}", with_causes(.0))]
+    Firmware(#[from] firmware::FirmwareError),
+    #[error("cannot open the firmware: {0}")]
+    FirmwareFile(std::io::Error),
+    #[error("{what} is not what it should be: {why}")]
+    Odd { what: String, why: String },
+    #[error("the API refused or failed: {0}")]
+    Api(#[from] kube::Error),
+}
+
+impl From<seed::SeedError> for Trouble {
+    fn from(why: seed::SeedError) -> Self {
+        match why {
+            seed::SeedError::NoSecret { .. } => Trouble::Waiting(why.to_string()),
+            why => Trouble::Seed(why),
+        }
+    }
+}
+
+/// An error and what it was caused by, in one line for a person.
+pub fn with_causes(why: &dyn std::error::Error) -> String {
+    let mut text = why.to_string();
+    let mut cause = why.source();
+    while let Some(deeper) = cause {
+        let said = deeper.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = deeper.source();
+    }
+    text
+}
+
+/// A claim's volume on this host.
+#[derive(Clone, Debug)]
+struct Claimed {
+    id: VolumeId,
+    bytes: u64,
+    image: Option<ImageId>,
+    info: ClaimInfo,
+}
+
+impl Hands {
+    /// Makes everything ready and writes down what the machine is.
+    pub(super) async fn prepare(
+        &self,
+        instance: &VirtualMachineInstance,
+        id: &MachineId,
+        start_paused: bool,
+    ) -> Result<Machine, Trouble> {
+        let note = self.note_of(instance).await?;
+        self.notes.write(id, &note)?;
+        self.after.took(Step::WriteNote);
+        let mut layers = BTreeMap::new();
+        let secrets = self.secrets(instance).await?;
+        for (number, volume) in instance.spec.volumes.iter().enumerate() {
+            let made = match seed::seed_of(instance, volume, &secrets)? {
+                Some(seed) => self.write_seed(&seed_id(id, number)?, &seed).await?,
+                None => self.make_volume(instance, volume).await?,
+            };
+            layers.insert(volume.name.clone(), made);
+        }
+        let machine = hardware::machine_of(instance, id.clone(), &layers, start_paused, &self.abilities)?;
+        self.hypervisor.define(&machine).await?;
+        Ok(machine)
+    }
+
+    /// Starts QEMU with everything it needs in hand.
+    pub(super) async fn launch(
+        &self,
+        instance: &VirtualMachineInstance,
+        machine: &Machine,
+    ) -> Result<Monitor, Trouble> {
+        let mut handed_in = Descriptors::new();
+        self.open_taps(instance, machine, &mut handed_in).await?;
+        self.open_firmware(machine, &mut handed_in)?;
+        for (number, volume) in instance.spec.volumes.iter().enumerate() {
+            let Some(disk) = machine.disks.iter().find(|disk| disk.name.as_str() == volume.name) else {
+                continue;
+            };
+            let name = |layer| DescriptorName::Layer { disk: disk.name.clone(), layer };
+            if volume.cloud_init().is_some() {
+                let seed = self.storage.open_seed(&seed_id(&machine.id, number)?).await?;
+                let missing = || Trouble::Waiting(format!("the seed of volume {} is gone", volume.name));
+                handed_in.insert(name(0), seed.ok_or_else(missing)?);
+                continue;
+            }
+            let claimed = self.claimed(instance, volume).await?;
+            let opened = self.storage.open_volume(&claimed.id, is_read_only(instance, volume)).await?;
+            for (index, layer) in opened.into_iter().enumerate() {
+                handed_in.insert(name(index), layer.file);
+            }
+        }
+        Ok(self.hypervisor.launch(&machine.id, handed_in).await?)
+    }
+
+    async fn open_taps(
+        &self,
+        instance: &VirtualMachineInstance,
+        machine: &Machine,
+        handed_in: &mut Descriptors,
+    ) -> Result<(), Trouble> {
+        if !machine.nics.iter().any(|nic| matches!(nic.backend, Backend::Tap { .. })) {
+            return Ok(());
+        }
+        let note = self.notes.read(&machine.id)?.unwrap_or_default();
+        let plugged = self.plugged(&machine.id, &note, seed::host_name(instance))?;
+        self.ports.plug(&machine.id, plugged.clone()).await?;
+        for (nic, port) in machine.nics.iter().zip(&plugged.ports) {
+            let tap = self.ports.open_tap(port).await?;
+            handed_in.insert(DescriptorName::Tap { nic: nic.name.clone() }, tap);
+        }
+        Ok(())
+    }
+
+    fn open_firmware(&self, machine: &Machine, handed_in: &mut Descriptors) -> Result<(), Trouble> {
+        let Firmware::Uefi { secure_boot } = machine.firmware else { return Ok(()) };
+        let files = firmware::find(Path::new(firmware::CATALOGUE), secure_boot)?;
+        let code = File::open(&files.code).map_err(Trouble::FirmwareFile)?;
+        let variables = self.notes.fresh_variables(&machine.id, &files.variables_template)?;
+        handed_in.insert(DescriptorName::FirmwareCode, code.into());
+        handed_in.insert(DescriptorName::FirmwareVariables, variables.into());
+        Ok(())
+    }
+
+    /// What a note says about NICs, as the network wants to hear it.
+    pub(super) fn plugged(&self, id: &MachineId, note: &Note, host_name: &str) -> Result<Plugged, Trouble> {
+        let owner_uid = self.hypervisor.user_of(id)?.map_or(0, |identity| identity.uid);
+        let mut ports = Vec::new();
+        for (number, noted) in note.ports.iter().enumerate() {
+            let mac: Mac = noted.mac.parse().map_err(|why: sheaf_network::addresses::NotAMac| {
+                Trouble::Odd { what: "a NIC's hardware address".into(), why: why.to_string() }
+            })?;
+            ports.push(Port {
+                id: NicId { machine: id.to_string(), nic: u16::try_from(number).unwrap_or(u16::MAX) },
+                mac,
+                addresses: noted.addresses.clone(),
+                hostname: Some(host_name.to_owned())
+                    .filter(|name| sheaf_network::addresses::is_hostname(name)),
+                bridge: noted.bridge.clone(),
+                owner_uid,
+            });
+        }
+        Ok(Plugged { ports, name: format!("{}.{}", note.name, note.namespace) })
+    }
+
+    /// Where each NIC goes and which addresses it has.
+    async fn note_of(&self, instance: &VirtualMachineInstance) -> Result<Note, Trouble> {
+        let metadata = &instance.metadata;
+        let (namespace, name) =
+            (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+        let interfaces = &instance.spec.domain.devices.interfaces;
+        let allocated = match interfaces.is_empty() {
+            true => BTreeMap::new(),
+            false => self.allocated(&namespace, &name).await?,
+        };
+        let mut ports = Vec::new();
+        for interface in interfaces {
+            let network = instance.spec.networks.iter().find(|network| network.name == interface.name);
+            let bridge = self.bridge_of(&namespace, network).await?;
+            let mac = mac_address::normalised(&interface.mac_address).unwrap_or_default();
+            let addresses = match self.abilities.taps {
+                true => allocated.get(&mac).copied().into_iter().collect(),
+                false => vec![USER_MODE_ADDRESS],
+            };
+            if addresses.is_empty() {
+                return Err(Trouble::Waiting(format!(
+                    "waiting for an address for interface {} ({mac})",
+                    interface.name
+                )));
+            }
+            ports.push(NotedPort { mac, addresses, bridge });
+        }
+        Ok(Note { namespace, name, ports, pressed_at: None })
+    }
+
+    /// The addresses the allocator gave a machine, by hardware address.
+    async fn allocated(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, Ipv4Addr>, Trouble> {
+        let configs: Api<VirtualMachineNetworkConfig> = Api::namespaced(self.client.clone(), namespace);
+        let Some(config) = found(configs.get(name).await)? else { return Ok(BTreeMap::new()) };
+        let given = config.status.network_configs.iter();
+        Ok(given
+            .filter_map(|given| {
+                let mac = mac_address::normalised(&given.mac_address)?;
+                Some((mac, given.allocated_ip_address.parse().ok()?))
+            })
+            .collect())
+    }
+
+    async fn bridge_of(&self, namespace: &str, network: Option<&Network>) -> Result<String, Trouble> {
+        let Some(multus) = network.and_then(|network| network.multus.as_ref()) else {
+            return Ok(DEFAULT_BRIDGE.to_owned());
+        };
+        let odd = |why: String| Trouble::Odd { what: format!("network {}", multus.network_name), why };
+        let (namespace, name) =
+            multus.definition(namespace).ok_or_else(|| odd("its name is not namespace/name".to_owned()))?;
+        let definitions: Api<NetworkAttachmentDefinition> = Api::namespaced(self.client.clone(), namespace);
+        let Some(definition) = found(definitions.get(name).await)? else {
+            return Err(Trouble::Waiting(format!("waiting for network {namespace}/{name}")));
+        };
+        let parsed = network_attachment_definition::parse(&definition.spec.config)
+            .map_err(|why| odd(why.to_string()))?;
+        match parsed.tagging {
+            Tagging::Untagged => Ok(cluster_network::bridge_of(&parsed.cluster_network)),
+            _ => Err(odd("this node has no uplink on which frames could be tagged".to_owned())),
+        }
+    }
+
+    /// The Secrets that the seeds need, as far as they are there.
+    pub(super) async fn secrets(&self, instance: &VirtualMachineInstance) -> Result<Secrets, Trouble> {
+        self.named_secrets(instance, &seed::secret_names(instance)).await
+    }
+
+    pub(super) async fn named_secrets(
+        &self,
+        instance: &VirtualMachineInstance,
+        names: &[String],
+    ) -> Result<Secrets, Trouble> {
+        let namespace = instance.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let mut secrets = Secrets::new();
+        for name in names {
+            let Some(secret) = found(api.get(name).await)? else { continue };
+            let data: BTreeMap<String, Vec<u8>> =
+                secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+            if data.values().map(Vec::len).sum::<usize>() > LARGEST_SECRET {
+                let why = "it is larger than a seed may be".to_owned();
+                return Err(Trouble::Odd { what: format!("Secret {name}"), why });
+            }
+            secrets.insert(name.clone(), data);
+        }
+        Ok(secrets)
+    }
+
+    async fn write_seed(&self, id: &SeedId, seed: &seed::Seed) -> Result<Vec<machine::Layer>, Trouble> {
+        let meta_data = seed.meta_data.clone().into_bytes();
+        let (user_data, network_data) = (seed.user_data.clone(), seed.network_data.clone());
+        let bytes = match seed.form {
+            Form::NoCloud => disc::no_cloud(&disc::NoCloud { meta_data, user_data, network_data }),
+            Form::ConfigDrive => {
+                disc::config_drive(&disc::ConfigDrive { meta_data, user_data, network_data })
+            }
+        };
+        self.storage.write_seed(id, bytes).await?;
+        let raw =
+            machine::Layer { format: machine::Format::Raw, storage: LayerStorage::File, read_only: true };
+        Ok(vec![raw])
+    }
+
+    async fn make_volume(
+        &self,
+        instance: &VirtualMachineInstance,
+        volume: &Volume,
+    ) -> Result<Vec<machine::Layer>, Trouble> {
+        let claimed = self.claimed(instance, volume).await?;
+        let made = match &claimed.image {
+            Some(image) => match self.storage.create_volume(&claimed.id, claimed.bytes, Some(image)).await {
+                Err(sheaf_storage::VolumeError::NoSuchImage { .. }) => {
+                    let why = format!("waiting for the image of volume {}", volume.name);
+                    return Err(Trouble::Waiting(why));
+                }
+                made => made?,
+            },
+            None => self.storage.create_volume(&claimed.id, claimed.bytes, None).await?,
+        };
+        let last = made.layers.len().saturating_sub(1);
+        let read_only = is_read_only(instance, volume);
+        let layers = made.layers.iter().enumerate().map(|(index, layer)| machine::Layer {
+            format: match layer.format {
+                sheaf_storage::Format::Raw => machine::Format::Raw,
+                sheaf_storage::Format::Qcow2 => machine::Format::Qcow2,
+            },
+            storage: LayerStorage::File,
+            read_only: index != last || read_only,
+        });
+        Ok(layers.collect())
+    }
+
+    /// What stands behind the claim of a volume.
+    async fn claimed(&self, instance: &VirtualMachineInstance, volume: &Volume) -> Result<Claimed, Trouble> {
+        let namespace = instance.metadata.namespace.as_deref().unwrap_or_default();
+        let source = volume.persistent_volume_claim.as_ref().ok_or_else(|| Trouble::Odd {
+            what: format!("volume {}", volume.name),
+            why: "it has no source that this node knows".into(),
+        })?;
+        read_claim(&self.client, namespace, &source.claim_name).await
+    }
+
+    /// How the claims behind the volumes are, by volume, for the status.
+    pub(super) async fn claim_infos(&self, instance: &VirtualMachineInstance) -> BTreeMap<String, ClaimInfo> {
+        let mut infos = BTreeMap::new();
+        for volume in instance.spec.volumes.iter().filter(|volume| volume.persistent_volume_claim.is_some()) {
+            if let Ok(claimed) = self.claimed(instance, volume).await {
+                infos.insert(volume.name.clone(), claimed.info);
+            }
+        }
+        infos
+    }
+}
+
+async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Claimed, Trouble> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let Some(claim) = found(claims.get(name).await)? else {
+        return Err(Trouble::Waiting(format!("waiting for claim {name}")));
+    };
+    let bound = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty());
+    let Some(volume_name) = bound else {
+        return Err(Trouble::Waiting(format!("waiting for claim {name} to be bound")));
+    };
+    let Some(volume) = found(Api::<PersistentVolume>::all(client.clone()).get(&volume_name).await)? else {
+        return Err(Trouble::Waiting(format!("waiting for the volume {volume_name} of claim {name}")));
+    };
+    let odd = |why: &str| Trouble::Odd { what: format!("volume {volume_name}"), why: why.to_owned() };
+    let spec = volume.spec.unwrap_or_default();
+    let csi = spec.csi.ok_or_else(|| odd("it is none of Sheaf's"))?;
+    let id = csi.volume_handle.strip_prefix("pvc-").unwrap_or(&csi.volume_handle);
+    let id: VolumeId = id.parse().map_err(|_| odd("its handle names no volume"))?;
+    let image = csi.volume_attributes.as_ref().and_then(|attributes| attributes.get(IMAGE_UID_ATTRIBUTE));
+    let image: Option<ImageId> =
+        image.map(|uid| uid.parse()).transpose().map_err(|_| odd("it names no image"))?;
+    let capacity = spec.capacity.unwrap_or_default();
+    let bytes = capacity.get("storage").and_then(|size| quantity::value(&size.0));
+    let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| odd("it has no size"))?;
+    let claim_spec = claim.spec.unwrap_or_default();
+    let info = ClaimInfo {
+        claim_name: name.to_owned(),
+        access_modes: claim_spec.access_modes.unwrap_or_default(),
+        volume_mode: claim_spec.volume_mode,
+        capacity,
+        requests: claim_spec.resources.and_then(|resources| resources.requests).unwrap_or_default(),
+        preallocated: false,
+    };
+    Ok(Claimed { id, bytes, image, info })
+}
+
+/// Whether the guest may only read a volume: the claim says so, the disk does, or it is a disc.
+fn is_read_only(instance: &VirtualMachineInstance, volume: &Volume) -> bool {
+    let claim = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only);
+    let disk: Option<&Disk> = instance.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
+    let disk_says = disk
+        .is_some_and(|disk| disk.cdrom.is_some() || disk.disk.as_ref().is_some_and(|target| target.readonly));
+    claim || disk_says
+}
+
+/// The seed of the `number`th volume of a machine.
+pub fn seed_id(id: &MachineId, number: usize) -> Result<SeedId, Trouble> {
+    format!("{id}-{number}")
+        .parse()
+        .map_err(|why: sheaf_storage::InvalidId| Trouble::Odd { what: "a seed".into(), why: why.to_string() })
+}
+
+/// An object, or none where there is none.
+pub(crate) fn found<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(why) if is_not_found(&why) => Ok(None),
+        Err(why) => Err(why),
+    }
+}
