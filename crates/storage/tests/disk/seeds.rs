@@ -111,7 +111,7 @@ async fn a_seed_is_kept_for_root_alone_replaced_whole_and_found_again() {
     assert_eq!(mode & 0o7777, 0o600);
 
     let storage = open(&house.path("")).await;
-    assert_eq!(storage.seeds().await.unwrap(), [id.clone()]);
+    assert_eq!(storage.seeds().await.unwrap(), std::slice::from_ref(&id));
     for _ in 0..2 {
         storage.delete_seed(&id).await.unwrap();
         assert!(everything_in(&house.path("seeds")).is_empty());

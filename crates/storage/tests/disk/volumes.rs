@@ -85,6 +85,23 @@ async fn qemu_finds_nothing_wrong_with_the_layer_we_wrote() {
 }
 
 #[tokio::test]
+async fn small_writes_to_a_volume_of_an_image_take_little_space() {
+    let house = House::new().await;
+    let image = house.image("debian", &house.image_file("raw", 64 * MIB, "write -P 1 0 64M")).await;
+    let id = volume_id("a");
+    house.storage.create_volume(&id, 64 * MIB, Some(&image)).await.unwrap();
+    let layers = house.storage.open_volume(&id, false).await.unwrap();
+    for number in 0..16 {
+        qemu_io_through(&layers, &format!("write -P 2 {} 4k", number * 4 * MIB + 8192));
+    }
+    let used_bytes = house.storage.volume(&id).await.unwrap().unwrap().used_bytes;
+    assert!(used_bytes < MIB / 2, "{used_bytes} bytes for 16 writes of 4 KiB");
+    for check in ["read -P 1 0 8k", "read -P 2 8k 4k", "read -P 1 12k 4092k", "read -P 2 4104k 4k"] {
+        assert!(!qemu_io_through(&layers, check).contains("verification failed"), "{check}");
+    }
+}
+
+#[tokio::test]
 async fn a_volume_outlives_its_image() {
     let house = House::new().await;
     let image = house.image("debian", &house.image_file("raw", 4 * MIB, "write -P 9 0 4M")).await;
