@@ -7,8 +7,13 @@
 //! header, written at once or not at all:
 //!
 //! ```text
-//!   cluster   0 header   1 refcount table   2 refcount block   3..7 first table, all zero
+//!   cluster   0 header   1 refcount table   2 refcount block   3 first table, all zero
 //! ```
+//!
+//! Clusters have 128 KiB and are divided into 32 parts that are allocated one by one. A guest's write
+//! of 4 KiB to what still lies in the layer below then copies nothing and takes 4 KiB, where QEMU's
+//! default copies and takes 64: at random places that is twice the speed and a fifteenth of the space.
+//! QEMU knows this since version 5.2.
 //!
 //! The layer names no backing file. Whoever opens it says what lies below.
 
@@ -20,14 +25,16 @@ const MAGIC: &[u8; 4] = b"QFI\xfb";
 const HEADER_BYTES: usize = 104;
 const SIZE_AT: u64 = 24;
 
-/// QEMU's own choice, and the largest at which a small write does not copy too much from below.
-const CLUSTER_BITS: u32 = 16;
+const CLUSTER_BITS: u32 = 17;
 const CLUSTER: u64 = 1 << CLUSTER_BITS;
+/// In the incompatible features: entries of the second table are twice as long, and say which parts of a
+/// cluster are there.
+pub const EXTENDED_ENTRIES: u64 = 1 << 4;
 const FIRST_TABLE_AT: u64 = 3 * CLUSTER;
 /// A cluster of the second table holds 8192 entries for a cluster of data each.
-const BYTES_PER_FIRST_ENTRY: u64 = CLUSTER * (CLUSTER / 8);
+const BYTES_PER_FIRST_ENTRY: u64 = CLUSTER * (CLUSTER / 16);
 const FIRST_TABLE_ENTRIES: u64 = MOST_BYTES / BYTES_PER_FIRST_ENTRY;
-const FIRST_TABLE_CLUSTERS: u64 = FIRST_TABLE_ENTRIES * 8 / CLUSTER;
+const FIRST_TABLE_CLUSTERS: u64 = (FIRST_TABLE_ENTRIES * 8).div_ceil(CLUSTER);
 
 /// What a header says; nothing of it is checked yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,7 +114,8 @@ pub fn write_empty(file: &File, virtual_size: u64) -> io::Result<()> {
     header.extend_from_slice(&CLUSTER.to_be_bytes()); // where the refcount table is
     header.extend_from_slice(&1u32.to_be_bytes()); // and its clusters
     header.extend_from_slice(&[0; 12]); // no snapshots inside
-    header.extend_from_slice(&[0; 24]); // no features
+    header.extend_from_slice(&EXTENDED_ENTRIES.to_be_bytes());
+    header.extend_from_slice(&[0; 16]); // no other features
     header.extend_from_slice(&4u32.to_be_bytes()); // refcounts of 16 bits
     header.extend_from_slice(&(HEADER_BYTES as u32).to_be_bytes());
 
@@ -123,7 +131,9 @@ pub fn set_virtual_size(file: &File, virtual_size: u64) -> io::Result<()> {
     let bad = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let header = Header::read(file)?.ok_or_else(|| bad("it is said to be qcow2 and is not"))?;
     // The file was in a guest's hands since it was made.
-    let ours = header.version == 3 && header.cluster_bits == CLUSTER_BITS;
+    let ours = header.version == 3
+        && header.cluster_bits == CLUSTER_BITS
+        && header.incompatible & EXTENDED_ENTRIES != 0;
     if !ours || u64::from(header.first_table_entries) < virtual_size.div_ceil(BYTES_PER_FIRST_ENTRY) {
         return Err(bad("its header is not the one that was written"));
     }
@@ -146,7 +156,8 @@ mod tests {
         let header = Header::read(&empty(5 << 30)).unwrap().unwrap();
         assert_eq!(header.version, 3);
         assert_eq!(header.virtual_size, 5 << 30);
-        assert_eq!((header.backing_file_offset, header.encryption, header.incompatible), (0, 0, 0));
+        assert_eq!((header.backing_file_offset, header.encryption), (0, 0));
+        assert_eq!(header.incompatible, EXTENDED_ENTRIES);
         assert_eq!(header.header_length as usize, HEADER_BYTES);
     }
 

@@ -75,10 +75,6 @@ pub async fn begin(images: Arc<Images>, id: ImageId) -> Result<Begun, ImageError
 }
 
 impl Arrival {
-    fn temporary_name(&self) -> String {
-        format!("{ARRIVING}{}", self.id)
-    }
-
     pub async fn unless_cancelled<T>(
         &self,
         work: impl Future<Output = Result<T, ImageError>>,
@@ -105,8 +101,8 @@ impl Arrival {
                 return Err(ImageError::TooLarge { most });
             }
         }
-        let (images, temporary) = (self.images.clone(), self.temporary_name());
-        let (directory, file) = on_a_thread(move || prepare(&images, &temporary, wanted.size)).await?;
+        let (images, id, progress) = (self.images.clone(), self.id.clone(), self.progress.clone());
+        let (directory, file) = on_a_thread(move || prepare(&images, &id, &progress, wanted.size)).await?;
 
         let (sender, queue) = mpsc::channel(QUEUE);
         let (progress, images) = (self.progress.clone(), self.images.clone());
@@ -147,7 +143,7 @@ impl Drop for Arrival {
         // Before the turn: a thread that is about to publish sees it when its turn comes.
         self.progress.cancelled.cancel();
         let _turn = self.images.turns.take(&self.id);
-        if let Err(why) = self.images.directory.remove(&self.temporary_name()) {
+        if let Err(why) = self.images.directory.remove(&temporary_name(&self.id)) {
             tracing::warn!(image = %self.id, why = &why as &dyn Error, "what arrived of an image stays behind");
         }
         let mut known = self.images.known.lock();
@@ -155,6 +151,10 @@ impl Drop for Arrival {
             known.remove(&self.id);
         }
     }
+}
+
+fn temporary_name(id: &ImageId) -> String {
+    format!("{ARRIVING}{id}")
 }
 
 fn in_full(why: &dyn Error) -> String {
@@ -167,15 +167,26 @@ fn in_full(why: &dyn Error) -> String {
     text
 }
 
-fn prepare(images: &Images, temporary: &str, size: Option<u64>) -> Result<(Directory, File), ImageError> {
+fn prepare(
+    images: &Images,
+    id: &ImageId,
+    progress: &Progress,
+    size: Option<u64>,
+) -> Result<(Directory, File), ImageError> {
     if let Some(bytes) = size {
         let (_, free) = images.directory.space()?;
         if bytes > free {
             return Err(ImageError::NoSpace { bytes, free });
         }
     }
-    images.directory.remove(temporary)?;
-    let directory = images.directory.make_directory(temporary)?;
+    let temporary = temporary_name(id);
+    let _turn = images.turns.take(id);
+    // Given up before this thread began, and cleaned up after already.
+    if progress.cancelled.is_cancelled() {
+        return Err(ImageError::DeletedMeanwhile { image: id.clone() });
+    }
+    images.directory.remove(&temporary)?;
+    let directory = images.directory.make_directory(&temporary)?;
     // Nobody writes to it again, not even we.
     let file = directory.make_file(DISK, 0o400)?;
     images.after.took(Step::ArrivalMade);
@@ -308,7 +319,7 @@ fn publish(
     directory.write_new_json(MANIFEST, &manifest)?;
     directory.sync()?;
     images.after.took(Step::ImageManifestWritten);
-    images.directory.rename(&format!("{ARRIVING}{id}"), id.as_str())?;
+    images.directory.rename(&temporary_name(id), id.as_str())?;
     images.after.took(Step::ImagePublished);
     images.directory.sync()?;
     Ok(image)

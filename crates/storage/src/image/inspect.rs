@@ -11,7 +11,11 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-use crate::{Format, MOST_BYTES, directory::DiskError, qcow2::Header};
+use crate::{
+    Format, MOST_BYTES,
+    directory::DiskError,
+    qcow2::{EXTENDED_ENTRIES, Header},
+};
 
 /// A disk is a number of sectors.
 const SECTOR: u64 = 512;
@@ -20,7 +24,6 @@ const DIRTY: u64 = 1 << 0;
 const CORRUPT: u64 = 1 << 1;
 const EXTERNAL_DATA: u64 = 1 << 2;
 const COMPRESSION_TYPE: u64 = 1 << 3;
-const EXTENDED_ENTRIES: u64 = 1 << 4;
 /// QEMU itself refuses tables that are larger.
 const MOST_FIRST_TABLE: u64 = 32 << 20;
 const MOST_REFCOUNT_TABLE: u64 = 8 << 20;
@@ -112,7 +115,7 @@ fn check_qcow2(header: &Header, length: u64) -> Result<(), Refusal> {
     if header.version == 3 && header.refcount_order > 6 {
         return Err(Refusal::BadHeader("the size of its refcounts"));
     }
-    if header.virtual_size == 0 || header.virtual_size % SECTOR != 0 {
+    if header.virtual_size == 0 || !header.virtual_size.is_multiple_of(SECTOR) {
         return Err(Refusal::BadHeader("the size of the disk"));
     }
     if header.virtual_size > MOST_BYTES {
@@ -136,7 +139,7 @@ fn check_tables(header: &Header, length: u64) -> Result<(), Refusal> {
     for (offset, size) in
         [(header.first_table_offset, first_table), (header.refcount_table_offset, refcount_table)]
     {
-        if offset < cluster || offset % cluster != 0 {
+        if offset < cluster || !offset.is_multiple_of(cluster) {
             return Err(Refusal::BadHeader("where its tables are"));
         }
         if offset.checked_add(size).is_none_or(|end| end > length) {
@@ -237,7 +240,7 @@ mod tests {
             (20, &63u32.to_be_bytes(), Refusal::BadHeader("the size of its clusters")),
             (24, &0u64.to_be_bytes(), Refusal::BadHeader("the size of the disk")),
             (24, &(1u64 << 62).to_be_bytes(), Refusal::TooLarge),
-            (36, &1u32.to_be_bytes(), Refusal::BadHeader("a first table too small for the disk")),
+            (36, &0u32.to_be_bytes(), Refusal::BadHeader("a first table too small for the disk")),
             (36, &u32::MAX.to_be_bytes(), Refusal::BadHeader("the size of its tables")),
             (40, &(1u64 << 40).to_be_bytes(), Refusal::CutShort),
             (40, &0u64.to_be_bytes(), Refusal::BadHeader("where its tables are")),
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn a_qcow2_that_was_cut_off_is_refused() {
         let image = empty_qcow2();
-        image.set_len(4 << 16).unwrap();
+        image.set_len(3 << 17).unwrap();
         assert_eq!(refusal(&image), Refusal::CutShort);
         image.set_len(20).unwrap();
         assert_eq!(refusal(&image), Refusal::CutShort);

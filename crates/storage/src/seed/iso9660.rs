@@ -174,7 +174,7 @@ impl Layout<'_> {
             out.extend(long(self.sector_of(naming, index) as u32));
             out.extend(short(directory.parent as u16 + 1));
             out.extend(&name);
-            if name.len() % 2 == 1 {
+            if !name.len().is_multiple_of(2) {
                 out.push(0);
             }
         }
@@ -232,11 +232,11 @@ fn record(identifier: &[u8], sector: usize, length: usize, is_directory: bool, e
     out.extend(both_u16(1));
     out.push(identifier.len() as u8);
     out.extend(identifier);
-    if identifier.len() % 2 == 0 {
+    if identifier.len().is_multiple_of(2) {
         out.push(0);
     }
     out.extend(extra);
-    if out.len() % 2 == 1 {
+    if !out.len().is_multiple_of(2) {
         out.push(0);
     }
     out[0] = out.len() as u8;
