@@ -14,6 +14,7 @@ use sheaf_apiserver::{
     identity::{MASTERS, SigningKeys, User, generate_key_pem},
     respond::ApiBody,
 };
+use sheaf_resources::kinds::ip_pool::Cidr;
 use sheaf_store::{Store, embedded};
 use sheaf_world::World;
 
@@ -77,6 +78,7 @@ impl House {
             token_keys: Arc::new(SigningKeys::from_pem(signing, &[]).unwrap()),
             encryption_keys: ring,
             keep_keys,
+            vm_cidr: Cidr::DEFAULT_NETWORK,
             threads: false,
         };
         let server = ApiServer::build(config, store.clone(), world).await.unwrap();

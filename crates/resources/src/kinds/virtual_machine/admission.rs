@@ -149,6 +149,7 @@ fn complete_machine(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, aroun
     if limits_changed {
         follow_limits(&mut spec.domain, around.defaults.overcommit, reserved);
     }
+    settle_secure_boot(&mut spec.domain);
     complete_firmware(&mut spec.domain, former.map(|spec| &spec.domain), around.random);
     spec.termination_grace_period_seconds.get_or_insert(around.defaults.termination_grace_period_secs);
 
@@ -254,6 +255,14 @@ fn complete_firmware(domain: &mut Domain, former: Option<&Domain>, random: &mut 
         if id.is_empty() {
             *id = before.filter(|id| !id.is_empty()).cloned().unwrap_or_else(|| uuid(random));
         }
+    }
+}
+
+/// Says what is meant when nothing is said: Terraform reads it without looking.
+fn settle_secure_boot(domain: &mut Domain) {
+    let bootloader = domain.firmware.as_mut().and_then(|firmware| firmware.bootloader.as_mut());
+    if let Some(efi) = bootloader.and_then(|bootloader| bootloader.efi.as_mut()) {
+        efi.secure_boot.get_or_insert(true);
     }
 }
 
