@@ -64,12 +64,31 @@ impl House {
         Self::with_keys(store, world, keys.as_bytes(), ring, Arc::new(KeepNothing)).await
     }
 
+    /// On a store, asked for other addresses of machines than usual.
+    pub async fn with_network(store: Arc<dyn Store>, vm_cidr: Cidr) -> Self {
+        let world = World::seeded(1);
+        let keys = generate_key_pem(&world.chance).unwrap();
+        let ring = KeyRing::generate(&world);
+        Self::made(store, world, keys.as_bytes(), ring, Arc::new(KeepNothing), vm_cidr).await
+    }
+
     pub async fn with_keys(
         store: Arc<dyn Store>,
         world: World,
         signing: &[u8],
         ring: KeyRing,
         keep_keys: Arc<dyn KeepKeys>,
+    ) -> Self {
+        Self::made(store, world, signing, ring, keep_keys, Cidr::DEFAULT_NETWORK).await
+    }
+
+    async fn made(
+        store: Arc<dyn Store>,
+        world: World,
+        signing: &[u8],
+        ring: KeyRing,
+        keep_keys: Arc<dyn KeepKeys>,
+        vm_cidr: Cidr,
     ) -> Self {
         let config = ApiConfig {
             address: "127.0.0.1:6443".into(),
@@ -78,7 +97,7 @@ impl House {
             token_keys: Arc::new(SigningKeys::from_pem(signing, &[]).unwrap()),
             encryption_keys: ring,
             keep_keys,
-            vm_cidr: Cidr::DEFAULT_NETWORK,
+            vm_cidr,
             threads: false,
         };
         let server = ApiServer::build(config, store.clone(), world).await.unwrap();
