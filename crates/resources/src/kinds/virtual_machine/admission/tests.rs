@@ -263,3 +263,10 @@ fn whether_efi_boots_only_what_is_signed_is_always_said() {
     }
     assert!(spec(&completed(&machine(), None))["domain"]["firmware"]["bootloader"].is_null());
 }
+
+#[test]
+fn a_client_that_leaves_out_what_follows_from_limits_gets_it_back() {
+    let old = completed(&machine(), None);
+    let again = completed(&machine(), Some(&old));
+    assert_eq!(spec(&again)["domain"], spec(&old)["domain"]);
+}
