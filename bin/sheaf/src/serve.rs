@@ -26,6 +26,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         token_keys: Arc::new(keys::service_account_keys(layout, &node.world)?),
         encryption_keys: keys::encryption_keys(layout, &node.world)?,
         keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
+        vm_cidr: node.config.vm_cidr,
         threads: true,
     };
     let (virtualisation, tools) = machines::examine(node).await?;

@@ -163,6 +163,10 @@ impl ApiServer {
             subresource: &request.subresource,
             namespace: &request.namespace,
             name: rbac::name_to_authorize(verb, &request.name, &fields),
+            bound_to: match request.verb {
+                Verb::List | Verb::Watch => fields.required_value("status.nodeName").unwrap_or_default(),
+                _ => "",
+            },
             path: None,
         };
         self.must_be_allowed(user, &attributes)

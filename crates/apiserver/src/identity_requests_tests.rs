@@ -2,6 +2,7 @@
 
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use sheaf_resources::kinds::ip_pool::Cidr;
 use sheaf_store::embedded;
 use sheaf_world::World;
 
@@ -33,6 +34,7 @@ async fn house() -> House {
         token_keys: Arc::new(SigningKeys::from_pem(pem.as_bytes(), &[]).unwrap()),
         encryption_keys: KeyRing::generate(&world),
         keep_keys: Arc::new(KeepNothing),
+        vm_cidr: Cidr::DEFAULT_NETWORK,
         threads: false,
     };
     let store = Arc::new(embedded::in_memory().unwrap());

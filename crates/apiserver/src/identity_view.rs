@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::{
     ApiServer, Inner,
-    cache::{Cache, Resource, place},
+    authorization::node::bound::{self, Bound},
+    cache::{Cache, Resource, following::Following, place},
     identity::{Directory, MASTERS, Objects, User, WriteError},
     request::{Query, ResourceRequest, Verb},
     respond::Warnings,
@@ -19,11 +20,12 @@ use crate::{
 
 pub struct CachedDirectory {
     cache: Arc<Cache>,
+    bound: Following<Bound>,
 }
 
 impl CachedDirectory {
     pub fn new(cache: Arc<Cache>) -> Self {
-        CachedDirectory { cache }
+        CachedDirectory { cache, bound: Following::new(bound::GROUP, bound::INSTANCES, Bound::read) }
     }
 }
 
@@ -40,6 +42,13 @@ impl Directory for CachedDirectory {
 
     fn revision_of(&self, group: &str, resource: &str) -> u64 {
         self.cache.table(&Resource::new(group, resource)).changed()
+    }
+
+    fn is_needed_on(&self, node: &str, namespace: &str, secret: &str) -> bool {
+        let inside = |place: &str| place.split_once('/').is_some_and(|(of, _)| of == namespace);
+        self.bound.ask(&self.cache, |all| {
+            all.iter().any(|(place, bound)| inside(place) && bound.needs(node, secret))
+        })
     }
 }
 

@@ -34,6 +34,7 @@ pub mod subresources;
 
 use std::{ops::Deref, sync::Arc};
 
+use sheaf_resources::kinds::ip_pool::Cidr;
 use sheaf_store::{Store, StoreError};
 use sheaf_world::World;
 use tokio::sync::watch;
@@ -67,6 +68,8 @@ pub struct ApiConfig {
     pub token_keys: Arc<SigningKeys>,
     pub encryption_keys: KeyRing,
     pub keep_keys: Arc<dyn KeepKeys>,
+    /// The addresses of the default network, settled when a cluster is first started.
+    pub vm_cidr: Cidr,
     /// Whether slow work (password hashing, large bodies) may use threads; not in a simulation. Needs a runtime with
     /// several.
     pub threads: bool,
@@ -91,6 +94,8 @@ pub struct Inner {
     pub(crate) token_issuer: TokenIssuer,
     pub(crate) users: std::sync::OnceLock<LocalUsers>,
     pub(crate) openapi: openapi::Documents,
+    /// Who uses what, for admission.
+    pub(crate) machines: admission::Machines,
     pub(crate) intake: intake::Intake,
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -128,6 +133,7 @@ impl ApiServer {
             token_issuer: TokenIssuer::new(config.token_keys.clone(), settings, world.clone()),
             users: std::sync::OnceLock::new(),
             openapi: openapi::Documents::default(),
+            machines: admission::Machines::default(),
             intake: intake::Intake::default(),
             stopping: watch::Sender::new(false),
             key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),

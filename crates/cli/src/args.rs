@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+pub(crate) const DEFAULT_VM_CIDR: &str = "10.52.0.0/16";
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/sheaf";
 
 /// Turns Linux servers into one cluster for virtual machines.
@@ -49,6 +50,9 @@ pub struct UpArgs {
     /// means IPv6 only [default: 0.0.0.0:6443, and [::]:6443 where there is IPv6]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Vec<String>,
+    /// Addresses of the default network of virtual machines; settled by the first start
+    #[arg(long, value_name = "CIDR", default_value = DEFAULT_VM_CIDR)]
+    pub vm_cidr: String,
     /// File with the password that user `admin` gets at the first start [default: a random
     /// one, written to DIR/admin-password]
     #[arg(long, value_name = "FILE")]

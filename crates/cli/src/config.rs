@@ -13,9 +13,11 @@ use std::{
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 
+use sheaf_resources::kinds::ip_pool::Cidr;
+
 use crate::{
     BadSetting, Host, LogFormat, OutputFormat, Secret, admin_password_file,
-    args::{Args, Command, DoctorArgs, KubeconfigArgs, UpArgs},
+    args::{Args, Command, DEFAULT_VM_CIDR, DoctorArgs, KubeconfigArgs, UpArgs},
     kubeconfig, node_name,
 };
 
@@ -43,6 +45,8 @@ pub struct UpConfig {
     /// Absolute.
     pub data_dir: PathBuf,
     pub listen: Vec<Listen>,
+    /// The default network of machines; for the first start only.
+    pub vm_cidr: Cidr,
     /// For the first start only; an administrator who exists keeps the password they have.
     pub admin_password: Option<Secret>,
     pub log_format: LogFormat,
@@ -109,6 +113,7 @@ fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
         advertise: advertise(args.advertise.as_deref(), &listen, host)?,
         data_dir: data_dir(&args.data_dir)?,
         listen,
+        vm_cidr: vm_cidr(&args.vm_cidr)?,
         admin_password: args.admin_password_file.as_deref().map(admin_password_file::read).transpose()?,
         log_format: args.log_format,
         etcd: args.etcd,
@@ -204,6 +209,22 @@ fn advertise(given: Option<&str>, listen: &[Listen], host: &Host) -> Result<IpAd
         return Err(bad("nobody can connect to that address"));
     }
     Ok(address)
+}
+
+fn vm_cidr(text: &str) -> Result<Cidr, BadSetting> {
+    let fits = format!("an IPv4 network with room for machines, such as {DEFAULT_VM_CIDR}");
+    let bad = |problem: &str| BadSetting::new("--vm-cidr", text, problem, &fits);
+    let cidr = Cidr::parse(text).ok_or_else(|| bad("it is not an IPv4 network"))?;
+    if !text.starts_with(&format!("{}/", cidr.network)) {
+        return Err(bad("its address has bits that are not of the network"));
+    }
+    if cidr.network.is_loopback() || cidr.network.is_multicast() || cidr.network.is_link_local() {
+        return Err(bad("machines cannot have such addresses"));
+    }
+    if !(8..=29).contains(&cidr.prefix) {
+        return Err(bad("its prefix is not between 8 and 29"));
+    }
+    Ok(cidr)
 }
 
 fn data_dir(given: &Path) -> Result<PathBuf, BadSetting> {

@@ -30,6 +30,8 @@ fn everything_has_a_default() {
     assert_eq!(config.data_dir, Path::new("/var/lib/sheaf"));
     let listen: Vec<_> = config.listen.iter().map(|l| (l.address.to_string(), l.optional)).collect();
     assert_eq!(listen, [("0.0.0.0:6443".into(), false), ("[::]:6443".into(), true)]);
+    assert_eq!(config.vm_cidr, Cidr::DEFAULT_NETWORK);
+    assert_eq!(config.vm_cidr.to_string(), DEFAULT_VM_CIDR);
     assert_eq!(config.admin_password, None);
     assert!(!config.hints);
 }
@@ -96,5 +98,21 @@ fn completions_know_the_commands() {
         Config::completions(shell, &mut script);
         let script = String::from_utf8(script).unwrap();
         assert!(script.contains("admin-password-file") && script.contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn the_network_of_machines_is_a_network_with_room_in_it() {
+    assert_eq!(parse(&["--vm-cidr", "192.168.40.0/22"]).unwrap().vm_cidr.to_string(), "192.168.40.0/22");
+    for (text, problem) in [
+        ("10.52.0.0", "it is not an IPv4 network"),
+        ("fd00::/64", "it is not an IPv4 network"),
+        ("10.52.0.7/16", "its address has bits that are not of the network"),
+        ("127.0.0.0/8", "machines cannot have such addresses"),
+        ("10.0.0.0/30", "its prefix is not between 8 and 29"),
+        ("0.0.0.0/0", "its prefix is not between 8 and 29"),
+    ] {
+        let why = parse(&["--vm-cidr", text]).unwrap_err().to_string();
+        assert!(why.contains("--vm-cidr") && why.contains(problem), "{text}: {why}");
     }
 }

@@ -11,6 +11,7 @@ use sheaf_apiserver::{
     },
 };
 use sheaf_controllers::Settings;
+use sheaf_resources::kinds::ip_pool::Cidr;
 use sheaf_store::{Store, embedded};
 use sheaf_world::World;
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -41,6 +42,7 @@ impl Cluster {
             token_keys: token_keys.clone(),
             encryption_keys: KeyRing::generate(&world),
             keep_keys: Arc::new(KeepNothing),
+            vm_cidr: Cidr::DEFAULT_NETWORK,
             threads: false,
         };
         let server =

@@ -46,7 +46,7 @@ impl Authorizer {
         if user.in_group(MASTERS) {
             return allow();
         }
-        let of_node = match user.node_name().map(|name| node::opinion(name, asked)) {
+        let of_node = match user.node_name().map(|name| node::opinion(name, asked, self.directory.as_ref())) {
             Some(Opinion::Allow) => return allow(),
             Some(Opinion::None { reason }) => reason,
             None => String::new(),

@@ -1,17 +1,17 @@
-//! What a node may do: see and keep its own Node object and its own Lease, report events as itself, and nothing
-//! else.
+//! What a node may do: see and keep its own Node object and its own Lease, report events as itself, look after
+//! the machines that are [bound](self::bound) to it, and nothing else.
 //!
 //! Two halves. [`opinion`] decides by what the request line says; [`admit`] looks into the object, and also
 //! holds where a role is broader than it should be: no binding lets one node write another's objects.
-//!
-//! Deliberately absent: what nodes read and write of virtual machines and their Secrets, which comes with those.
+
+pub(crate) mod bound;
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use sheaf_resources::{quote::quoted, rbac::Attributes};
 
-use crate::identity::{Refusal, User, objects::text};
+use crate::identity::{Directory, Refusal, User, objects::text};
 
 pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 const LEASES: &str = "coordination.k8s.io";
@@ -26,7 +26,7 @@ pub(super) enum Opinion {
     },
 }
 
-pub(super) fn opinion(node: &str, asked: &Attributes<'_>) -> Opinion {
+pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) -> Opinion {
     if asked.path.is_some() {
         return Opinion::None { reason: String::new() };
     }
@@ -64,7 +64,7 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>) -> Opinion {
         // Whose event it is stands in the object: admission's to check.
         ("" | EVENTS, "events", "") if matches!(verb, "create" | "patch" | "update") => Opinion::Allow,
         ("authorization.k8s.io", "selfsubjectaccessreviews", "") if verb == "create" => Opinion::Allow,
-        _ => no(""),
+        _ => bound::opinion(node, asked, seen),
     }
 }
 
@@ -97,7 +97,7 @@ pub fn admit(user: &User, written: &Written<'_>) -> Result<(), Refusal> {
         ("", "nodes") => admit_node(node, written),
         (LEASES, "leases") => admit_lease(node, written),
         ("" | EVENTS, "events") => admit_event(node, written),
-        _ => Ok(()),
+        _ => bound::admit(node, written),
     };
     judged.map_err(|message| Refusal::Forbidden {
         group: written.group.to_owned(),

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::identity::shelf::Shelf;
 
 fn node(name: &str) -> User {
     User { name: user_name(name), groups: vec!["system:nodes".into()], ..User::default() }
@@ -17,11 +18,11 @@ fn lease<'a>(verb: &'a str, namespace: &'a str, name: &'a str) -> Attributes<'a>
 }
 
 fn allowed(asked: Attributes<'_>) -> bool {
-    opinion("n1", &asked) == Opinion::Allow
+    opinion("n1", &asked, &Shelf::default()) == Opinion::Allow
 }
 
 fn reason(asked: Attributes<'_>) -> String {
-    match opinion("n1", &asked) {
+    match opinion("n1", &asked, &Shelf::default()) {
         Opinion::None { reason } => reason,
         Opinion::Allow => panic!("{asked:?} is allowed"),
     }

@@ -125,6 +125,7 @@ fn asked(body: &Value) -> Attributes<'_> {
         subresource: of("subresource"),
         namespace: of("namespace"),
         name: of("name"),
+        bound_to: "",
         path: None,
     }
 }

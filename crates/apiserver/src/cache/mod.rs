@@ -15,6 +15,7 @@
 //!
 //! The cache is derived; losing it loses nothing.
 
+pub mod following;
 mod newest;
 pub mod object;
 pub mod progress;

@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 pub(crate) use sheaf_resources::object_meta::is_being_deleted;
 
+use crate::authorization::node::bound::{self, Bound};
+
 /// The objects as the API server last saw them. Reads cost no I/O: they happen on every request.
 pub trait Directory: Send + Sync {
     /// `namespace` is empty for what has none.
@@ -17,6 +19,14 @@ pub trait Directory: Send + Sync {
     /// A number that changes whenever any object of the resource did. What was computed from
     /// [`objects`](Directory::objects) after reading the number holds for as long as it stays the same.
     fn revision_of(&self, group: &str, resource: &str) -> u64;
+
+    /// Whether a machine that is bound to the node refers to the Secret.
+    fn is_needed_on(&self, node: &str, namespace: &str, secret: &str) -> bool {
+        let instances = self.objects(bound::GROUP, bound::INSTANCES);
+        instances.iter().any(|instance| {
+            text(instance, "/metadata/namespace") == namespace && Bound::read(instance).needs(node, secret)
+        })
+    }
 }
 
 /// Writes objects as the API server itself, past authorization but not past admission.

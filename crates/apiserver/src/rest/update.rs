@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
+    kind::Kind,
     object_meta,
 };
 use sheaf_store::StoreError;
@@ -146,6 +147,7 @@ impl ApiServer {
         }
         prepare(call, part, &mut new, &old);
         self.admit(call, Operation::Update { new: &mut new, old: &old, part }).await?;
+        count_generation(&call.served.kind, &mut new, &old);
         self.validate(call, &new, Some(&old))?;
         without_version(&mut new);
         let mut old = old;
@@ -199,7 +201,7 @@ impl ApiServer {
     }
 }
 
-/// Lets the request change its part only, and counts generations.
+/// Lets the request change its part only.
 fn prepare(call: &Call<'_>, part: Part, new: &mut Value, old: &Value) {
     let kind = &call.served.kind;
     match part {
@@ -230,6 +232,10 @@ fn prepare(call: &Call<'_>, part: Part, new: &mut Value, old: &Value) {
         }
     }
     object_meta::keep_server_owned(new, old);
+}
+
+/// Counts what is wanted anew, after admission gave its part: what comes out as it was is no new wish.
+fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
     if kind.behaviour.generation && wanted_differs(new, old, kind.status) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
         new["metadata"]["generation"] = json!(generation + 1);

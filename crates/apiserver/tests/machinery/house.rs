@@ -14,6 +14,7 @@ use sheaf_apiserver::{
     identity::{MASTERS, SigningKeys, User, generate_key_pem},
     respond::ApiBody,
 };
+use sheaf_resources::kinds::ip_pool::Cidr;
 use sheaf_store::{Store, embedded};
 use sheaf_world::World;
 
@@ -63,12 +64,31 @@ impl House {
         Self::with_keys(store, world, keys.as_bytes(), ring, Arc::new(KeepNothing)).await
     }
 
+    /// On a store, asked for other addresses of machines than usual.
+    pub async fn with_network(store: Arc<dyn Store>, vm_cidr: Cidr) -> Self {
+        let world = World::seeded(1);
+        let keys = generate_key_pem(&world.chance).unwrap();
+        let ring = KeyRing::generate(&world);
+        Self::made(store, world, keys.as_bytes(), ring, Arc::new(KeepNothing), vm_cidr).await
+    }
+
     pub async fn with_keys(
         store: Arc<dyn Store>,
         world: World,
         signing: &[u8],
         ring: KeyRing,
         keep_keys: Arc<dyn KeepKeys>,
+    ) -> Self {
+        Self::made(store, world, signing, ring, keep_keys, Cidr::DEFAULT_NETWORK).await
+    }
+
+    async fn made(
+        store: Arc<dyn Store>,
+        world: World,
+        signing: &[u8],
+        ring: KeyRing,
+        keep_keys: Arc<dyn KeepKeys>,
+        vm_cidr: Cidr,
     ) -> Self {
         let config = ApiConfig {
             address: "127.0.0.1:6443".into(),
@@ -77,6 +97,7 @@ impl House {
             token_keys: Arc::new(SigningKeys::from_pem(signing, &[]).unwrap()),
             encryption_keys: ring,
             keep_keys,
+            vm_cidr,
             threads: false,
         };
         let server = ApiServer::build(config, store.clone(), world).await.unwrap();

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod bootstrap;
 mod custom_resources;
 mod deleting;
 mod house;
+mod in_use;
 mod listing;
+mod machine;
+mod machines;
 mod node_identity;
+mod node_machines;
 mod sealing;
 mod two_servers;
 mod watching;

@@ -13,6 +13,8 @@ use crate::{
 
 /// The network every node is on.
 pub const MANAGEMENT: &str = "mgmt";
+/// True once machines can be plugged in.
+pub const READY: &str = "ready";
 /// A bridge on the host is named after it, with `-br` behind, and an interface's name has 15 letters.
 const MAX_NAME: usize = 12;
 

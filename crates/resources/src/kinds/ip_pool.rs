@@ -3,7 +3,7 @@
 //! `status.ipv4.allocated` is where an address belongs to somebody; the allocator in
 //! `planner::address` decides, and whoever runs it writes it down here.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{collections::BTreeMap, fmt, net::Ipv4Addr};
 
 use serde_json::{Value, json};
 
@@ -113,6 +113,9 @@ pub struct Cidr {
 }
 
 impl Cidr {
+    /// The default network of machines, where nobody chose another.
+    pub const DEFAULT_NETWORK: Cidr = Cidr { network: Ipv4Addr::new(10, 52, 0, 0), prefix: 16 };
+
     /// Reads `10.52.0.0/16`; an address inside stands for its network.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = text.split_once('/')?;
@@ -139,6 +142,12 @@ impl Cidr {
         let (first, last) =
             (self.network.to_bits().checked_add(1)?, self.broadcast().to_bits().checked_sub(1)?);
         (first <= last).then(|| (Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(last)))
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.prefix)
     }
 }
 

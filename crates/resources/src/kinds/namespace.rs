@@ -18,8 +18,11 @@ use crate::{
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Namespaces the cluster itself lives in: there from the start.
 pub const SYSTEM: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// Where Harvester's clients look for what belongs to the cluster, and where everybody may look.
+pub const HARVESTER_SYSTEM: &str = "harvester-system";
+pub const HARVESTER_PUBLIC: &str = "harvester-public";
 /// Those that cannot be deleted.
-pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+pub const IMMORTAL: [&str; 5] = ["default", "kube-system", "kube-public", HARVESTER_SYSTEM, HARVESTER_PUBLIC];
 
 pub fn kind() -> Kind {
     // One careless request must not empty a cluster: there is no deleting all of them at once.

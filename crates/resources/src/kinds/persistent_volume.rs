@@ -16,6 +16,10 @@ use crate::{
 
 /// Keeps a volume while a claim has it.
 pub const PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
+/// Keeps a volume until its node has removed the data.
+pub const DATA_FINALIZER: &str = "sheaf.io/volume-data";
+/// In a CSI volume's attributes: the uid of the image it is a copy of.
+pub const IMAGE_UID_ATTRIBUTE: &str = "sheaf.io/imageUid";
 const RECLAIM_POLICIES: [&str; 2] = ["Delete", "Retain"];
 
 pub fn kind() -> Kind {

@@ -1,11 +1,13 @@
 //! harvesterhci.io/v1beta1 Setting: one knob of the cluster, its value a text.
 //!
-//! `value` is what somebody set, `default` what holds otherwise. Which settings there are,
-//! and what each may be, is for whoever acts on them.
+//! `value` is what somebody set, `default` what holds otherwise. [`ALL`] says which settings there are and what
+//! each may be: a setting that nobody would act on cannot be made, and the ones there are stay.
+
+mod values;
 
 use serde_json::Value;
 
-use super::{harvester_condition::HarvesterCondition, name_column};
+use super::{harvester_condition::HarvesterCondition, name_column, text};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
@@ -17,6 +19,68 @@ pub const SERVER_VERSION: &str = "server-version";
 pub const OVERCOMMIT_CONFIG: &str = "overcommit-config";
 pub const TERMINATION_GRACE_PERIOD: &str = "default-vm-termination-grace-period-seconds";
 pub const GUEST_MEMORY_OVERHEAD_RATIO: &str = "additional-guest-memory-overhead-ratio";
+pub const CSI_DRIVER_CONFIG: &str = "csi-driver-config";
+pub const CSI_ONLINE_EXPAND_VALIDATION: &str = "csi-online-expand-validation";
+pub const CSI_CCM_VERSIONS: &str = "harvester-csi-ccm-versions";
+pub const CLUSTER_REGISTRATION_URL: &str = "cluster-registration-url";
+
+/// The release of Harvester whose API this is.
+pub const HARVESTER_VERSION: &str = "v1.8.1";
+
+const SNAPSHOT_CLASSES: &str = r#"{"driver.longhorn.io":{"volumeSnapshotClassName":"longhorn-snapshot","backupVolumeSnapshotClassName":"longhorn"}}"#;
+
+/// One setting that there is.
+pub struct Known {
+    pub name: &'static str,
+    pub default: &'static str,
+    /// What it is set to from the start, where clients read the value alone.
+    pub value: &'static str,
+    /// Whether a value that somebody sets makes sense; the error says what would.
+    check: fn(&str) -> Result<(), String>,
+}
+
+/// Every setting, in the order of their names.
+pub const ALL: [Known; 8] = [
+    Known {
+        name: GUEST_MEMORY_OVERHEAD_RATIO,
+        default: "1.5",
+        value: "",
+        check: values::memory_overhead_ratio,
+    },
+    // Nothing joins a Rancher yet.
+    Known { name: CLUSTER_REGISTRATION_URL, default: "", value: "", check: values::not_yet },
+    Known {
+        name: CSI_DRIVER_CONFIG,
+        default: SNAPSHOT_CLASSES,
+        value: SNAPSHOT_CLASSES,
+        check: values::object_of_objects,
+    },
+    Known {
+        name: CSI_ONLINE_EXPAND_VALIDATION,
+        default: r#"{"driver.longhorn.io":true}"#,
+        value: "",
+        check: values::object_of_booleans,
+    },
+    Known { name: TERMINATION_GRACE_PERIOD, default: "120", value: "", check: values::seconds },
+    Known {
+        name: CSI_CCM_VERSIONS,
+        default: r#"{"harvester-cloud-provider":">=0.0.1 <0.3.0","harvester-csi-provider":">=0.0.1 <0.3.0"}"#,
+        value: "",
+        check: values::object_of_texts,
+    },
+    Known {
+        name: OVERCOMMIT_CONFIG,
+        default: r#"{"cpu":1000,"memory":150,"storage":100}"#,
+        value: "",
+        check: values::overcommit,
+    },
+    Known {
+        name: SERVER_VERSION,
+        default: HARVESTER_VERSION,
+        value: HARVESTER_VERSION,
+        check: values::server_version,
+    },
+];
 
 root_type! {
     /// One knob of the cluster.
@@ -57,13 +121,26 @@ pub fn kind() -> Kind {
         .behaving(Behaviour { validate, generation: true, ..Behaviour::PLAIN })
 }
 
-/// Which server this is is not for clients to say.
 fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let fixed = new["metadata"]["name"] == SERVER_VERSION;
-    if fixed && old.is_some_and(|old| old["value"] != new["value"]) {
-        return vec![FieldError::forbidden(&FieldPath::new("value"), "server-version is read-only")];
+    let name = text(&new["metadata"]["name"]);
+    let Some(known) = ALL.iter().find(|known| known.name == name) else {
+        let at = FieldPath::new("metadata").child("name");
+        return vec![FieldError::not_supported(&at, name, ALL.iter().map(|known| known.name))];
+    };
+    let changed = |field: &str| old.is_none_or(|old| text(&old[field]) != text(&new[field]));
+    let mut errors = Vec::new();
+    let value = text(&new["value"]);
+    if changed("value")
+        && let Err(why) = (known.check)(value)
+    {
+        errors.push(FieldError::invalid(&FieldPath::new("value"), value, why));
     }
-    Vec::new()
+    // What holds while nothing is set is the server's to say; a value is how somebody else has a say.
+    if changed("default") && text(&new["default"]) != known.default {
+        errors
+            .push(FieldError::forbidden(&FieldPath::new("default"), "the default of a setting is read-only"));
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -71,6 +148,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn said(name: &str, value: &str) -> Vec<String> {
+        let known = ALL.iter().find(|known| known.name == name).unwrap();
+        let old = json!({"metadata": {"name": name}, "value": known.value, "default": known.default});
+        let mut new = old.clone();
+        new["value"] = json!(value);
+        validate(&new, Some(&old)).iter().map(ToString::to_string).collect()
+    }
 
     #[test]
     fn a_value_wins_over_its_default() {
@@ -81,11 +166,64 @@ mod tests {
     }
 
     #[test]
+    fn what_every_cluster_begins_with_makes_sense() {
+        for known in &ALL {
+            let setting =
+                json!({"metadata": {"name": known.name}, "value": known.value, "default": known.default});
+            assert_eq!(validate(&setting, None), [], "{}", known.name);
+            assert_eq!((known.check)(known.default), Ok(()), "{}", known.name);
+        }
+        assert!(ALL.is_sorted_by_key(|known| known.name));
+    }
+
+    #[test]
     fn nobody_tells_the_server_its_version() {
-        let old = json!({"metadata": {"name": SERVER_VERSION}, "value": "v1.8.1"});
-        let mut new = old.clone();
-        assert!(validate(&new, Some(&old)).is_empty());
-        new["value"] = json!("v9");
-        assert_eq!(validate(&new, Some(&old)).len(), 1);
+        assert_eq!(said(SERVER_VERSION, HARVESTER_VERSION), Vec::<String>::new());
+        for other in ["v9", ""] {
+            assert!(said(SERVER_VERSION, other)[0].contains("server-version is read-only"));
+        }
+    }
+
+    #[test]
+    fn a_value_nobody_could_act_on_is_refused() {
+        for (name, value, words) in [
+            (OVERCOMMIT_CONFIG, "lots", "is not JSON"),
+            (OVERCOMMIT_CONFIG, r#"{"cpu":50,"memory":150,"storage":100}"#, "at least 100"),
+            (OVERCOMMIT_CONFIG, r#"{"cpu":"many"}"#, "at least 100"),
+            (TERMINATION_GRACE_PERIOD, "-1", "whole number of seconds"),
+            (TERMINATION_GRACE_PERIOD, "soon", "whole number of seconds"),
+            (GUEST_MEMORY_OVERHEAD_RATIO, "0.5", "between 1.0 and 10.0"),
+            (GUEST_MEMORY_OVERHEAD_RATIO, "NaN", "between 1.0 and 10.0"),
+            (CSI_ONLINE_EXPAND_VALIDATION, r#"{"a":"b"}"#, "true or false"),
+            (CSI_DRIVER_CONFIG, r#"{"a":"b"}"#, "an object for each"),
+            (CLUSTER_REGISTRATION_URL, "https://rancher.example", "is not supported by Sheaf yet"),
+        ] {
+            let said = said(name, value);
+            assert!(said.iter().any(|line| line.contains(words)), "{name} {value}: {said:?}");
+        }
+        for (name, value) in [
+            (OVERCOMMIT_CONFIG, r#"{"cpu":100,"memory":100,"storage":100}"#),
+            (TERMINATION_GRACE_PERIOD, "0"),
+            (GUEST_MEMORY_OVERHEAD_RATIO, "0"),
+            (GUEST_MEMORY_OVERHEAD_RATIO, "10.0"),
+            (GUEST_MEMORY_OVERHEAD_RATIO, ""),
+            (CSI_ONLINE_EXPAND_VALIDATION, r#"{"a":false}"#),
+            (CLUSTER_REGISTRATION_URL, ""),
+        ] {
+            assert_eq!(said(name, value), Vec::<String>::new(), "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_nobody_acts_on_cannot_be_made() {
+        let errors = validate(&json!({"metadata": {"name": "my-own"}, "value": "x"}), None);
+        assert_eq!(errors[0].field, "metadata.name");
+        let mut old = json!({"metadata": {"name": TERMINATION_GRACE_PERIOD}, "default": "120"});
+        let new = old.clone();
+        assert_eq!(validate(&new, Some(&old)), []);
+        old["default"] = json!("120");
+        let mut moved = old.clone();
+        moved["default"] = json!("5");
+        assert_eq!(validate(&moved, Some(&old))[0].field, "default");
     }
 }

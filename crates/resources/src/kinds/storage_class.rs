@@ -10,6 +10,12 @@ use crate::{
 };
 
 pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// On a class that the cluster itself needs.
+pub const RESERVED_CLASS: &str = "harvesterhci.io/is-reserved-storageclass";
+/// The class of a cluster in which nobody made another one.
+pub const HARVESTER_LONGHORN: &str = "harvester-longhorn";
+/// Who makes volumes here, by the name that Harvester's clients know.
+pub const PROVISIONER: &str = "driver.longhorn.io";
 /// What never changes once a class exists: volumes were made by it.
 const FIXED: [&str; 4] = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
 

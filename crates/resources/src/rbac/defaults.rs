@@ -7,17 +7,18 @@
 
 use serde_json::{Value, json};
 
-use super::{GROUP, controllers};
+use super::{GROUP, controllers, virtual_machines};
 
-const READ: &[&str] = &["get", "list", "watch"];
+pub(super) const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
-const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub(super) const ALL: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 const EVENTS: &str = "events.k8s.io";
-const STORAGE: &str = "storage.k8s.io";
+pub(super) const STORAGE: &str = "storage.k8s.io";
 
 pub fn cluster_roles() -> Vec<Value> {
     let mut roles = vec![
@@ -90,6 +91,7 @@ pub fn cluster_roles() -> Vec<Value> {
         aggregated("edit", aggregate_to_edit()),
         aggregated("view", aggregate_to_view()),
     ];
+    roles.extend(virtual_machines::cluster_roles());
     roles.extend(controllers::cluster_roles());
     roles
 }
@@ -106,6 +108,7 @@ pub fn cluster_role_bindings() -> Vec<Value> {
         // so they are granted elsewhere. The binding is here for whoever looks for it.
         binding("system:node", &[]),
     ];
+    bindings.extend(virtual_machines::cluster_role_bindings());
     bindings.extend(controllers::cluster_role_bindings());
     bindings
 }
@@ -164,7 +167,17 @@ fn node() -> Value {
             on(&["create", "patch", "update"], "", &["events"]),
             on(&["create", "patch", "update"], EVENTS, &["events"]),
             on(READ, "", &["configmaps", "pods", "secrets"]),
-            on(&["get"], "", &["persistentvolumeclaims", "persistentvolumes"]),
+            on(READ, "", &["persistentvolumeclaims"]),
+            on(&["get", "list", "patch", "update", "watch"], "", &["persistentvolumes"]),
+            on(&["get", "list", "patch", "update", "watch"], "kubevirt.io", &["virtualmachineinstances"]),
+            on(&["get", "list", "patch", "update", "watch"], "harvesterhci.io", &["virtualmachineimages"]),
+            on(READ, "harvesterhci.io", &["settings"]),
+            on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+            on(
+                READ,
+                "network.harvesterhci.io",
+                &["clusternetworks", "ippools", "virtualmachinenetworkconfigs"],
+            ),
             on(&["create", "delete", "get", "patch", "update"], COORDINATION, &["leases"]),
             on(READ, STORAGE, &["storageclasses"]),
         ],
@@ -203,12 +216,12 @@ fn aggregated(into: &str, rules: Vec<Value>) -> Value {
     part
 }
 
-fn aggregation_label(target: &str) -> String {
+pub(super) fn aggregation_label(target: &str) -> String {
     format!("{GROUP}/aggregate-to-{target}")
 }
 
 /// Binds the role of the same name to groups.
-fn binding(name: &str, groups: &[&str]) -> Value {
+pub(super) fn binding(name: &str, groups: &[&str]) -> Value {
     let mut binding = object("ClusterRoleBinding", name);
     binding["roleRef"] = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": name});
     if !groups.is_empty() {

@@ -19,6 +19,8 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     /// Empty when the request names no object; see [`name_to_authorize`].
     pub name: &'a str,
+    /// The node to which a list or watch keeps itself: what it requires `status.nodeName` to be.
+    pub bound_to: &'a str,
     /// Set when the request is for a path that is no resource; the rest but the verb is
     /// then without meaning.
     pub path: Option<&'a str>,

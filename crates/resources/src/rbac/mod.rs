@@ -14,6 +14,7 @@ mod evaluate;
 mod policy;
 mod reconcile;
 mod validation;
+mod virtual_machines;
 
 pub use controllers::controller_user;
 pub use defaults::{cluster_role_bindings, cluster_roles};
@@ -28,6 +29,7 @@ pub use validation::{
     Problem, binding_problems, changed_binding_problems, default_binding, role_ref_change_problem,
     rules_problems,
 };
+pub use virtual_machines::AUTHENTICATED_ROLE;
 
 use std::collections::BTreeMap;
 

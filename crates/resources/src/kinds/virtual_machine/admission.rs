@@ -6,8 +6,8 @@
 //!
 //! - Given twice, it is given once: what is there stays.
 //! - Nothing that was drawn by chance ever changes: on update it is carried over.
-//! - What only follows from limits follows them again when they change, and only then, so
-//!   that a person's own requests survive an unrelated edit.
+//! - What only follows from limits follows them again when they change, or when it was left out,
+//!   and only then, so that a person's own requests survive an unrelated edit.
 
 mod affinity;
 
@@ -146,9 +146,8 @@ fn complete_machine(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, aroun
         machine.machine_type = board.into();
     }
     complete_processor(&mut spec.domain, &spec.architecture);
-    if limits_changed {
-        follow_limits(&mut spec.domain, around.defaults.overcommit, reserved);
-    }
+    follow_limits(&mut spec.domain, around.defaults.overcommit, reserved, limits_changed);
+    settle_secure_boot(&mut spec.domain);
     complete_firmware(&mut spec.domain, former.map(|spec| &spec.domain), around.random);
     spec.termination_grace_period_seconds.get_or_insert(around.defaults.termination_grace_period_secs);
 
@@ -216,18 +215,26 @@ fn complete_processor(domain: &mut Domain, architecture: &str) {
     }
 }
 
-fn follow_limits(domain: &mut Domain, overcommit: Overcommit, reserved: i64) {
+/// Works out what follows from the limits where it is missing, and `anew` where it is not.
+fn follow_limits(domain: &mut Domain, overcommit: Overcommit, reserved: i64, anew: bool) {
+    let follows = |domain: &Domain, name: &str| anew || !domain.resources.requests.contains_key(name);
     let cpu = domain.resources.limits.get("cpu").and_then(|limit| quantity::milli(&limit.0));
     let memory = domain.resources.limits.get("memory").and_then(|limit| quantity::value(&limit.0));
-    if let Some(cpu) = cpu.filter(|cpu| *cpu > 0) {
+    if let Some(cpu) = cpu.filter(|cpu| *cpu > 0)
+        && follows(domain, "cpu")
+    {
         let request = quantity::cores(share(cpu, overcommit.cpu_percent));
         domain.resources.requests.insert("cpu".into(), request);
     }
     if let Some(memory) = memory.filter(|memory| *memory > 0) {
-        let request = share(memory, overcommit.memory_percent) / MIB * MIB;
-        domain.resources.requests.insert("memory".into(), quantity::bytes(request));
-        let guest = memory.saturating_sub(reserved);
-        domain.memory.get_or_insert_with(Memory::default).guest = Some(quantity::bytes(guest));
+        if follows(domain, "memory") {
+            let request = share(memory, overcommit.memory_percent) / MIB * MIB;
+            domain.resources.requests.insert("memory".into(), quantity::bytes(request));
+        }
+        let guest = &mut domain.memory.get_or_insert_with(Memory::default).guest;
+        if anew || guest.is_none() {
+            *guest = Some(quantity::bytes(memory.saturating_sub(reserved)));
+        }
     }
     // A plain KubeVirt manifest may say nothing but what to set aside.
     let asked = domain.resources.requests.get("memory").cloned();
@@ -254,6 +261,14 @@ fn complete_firmware(domain: &mut Domain, former: Option<&Domain>, random: &mut 
         if id.is_empty() {
             *id = before.filter(|id| !id.is_empty()).cloned().unwrap_or_else(|| uuid(random));
         }
+    }
+}
+
+/// Says what is meant when nothing is said: Terraform reads it without looking.
+fn settle_secure_boot(domain: &mut Domain) {
+    let bootloader = domain.firmware.as_mut().and_then(|firmware| firmware.bootloader.as_mut());
+    if let Some(efi) = bootloader.and_then(|bootloader| bootloader.efi.as_mut()) {
+        efi.secure_boot.get_or_insert(true);
     }
 }
 

@@ -252,3 +252,21 @@ fn a_machine_that_goes_is_left_alone() {
     vm["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(completed(&vm, None), vm);
 }
+
+#[test]
+fn whether_efi_boots_only_what_is_signed_is_always_said() {
+    let mut vm = machine();
+    for (given, kept) in [(json!({}), true), (json!({"secureBoot": false}), false)] {
+        vm["spec"]["template"]["spec"]["domain"]["firmware"] = json!({"bootloader": {"efi": given}});
+        let vm = completed(&vm, None);
+        assert_eq!(spec(&vm)["domain"]["firmware"]["bootloader"]["efi"], json!({"secureBoot": kept}));
+    }
+    assert!(spec(&completed(&machine(), None))["domain"]["firmware"]["bootloader"].is_null());
+}
+
+#[test]
+fn a_client_that_leaves_out_what_follows_from_limits_gets_it_back() {
+    let old = completed(&machine(), None);
+    let again = completed(&machine(), Some(&old));
+    assert_eq!(spec(&again)["domain"], spec(&old)["domain"]);
+}

@@ -1,21 +1,30 @@
-//! What may happen to an object, beyond what its kind says: checks that look at other objects or
-//! at who is asking.
+//! What may happen to an object, beyond what its kind says: what looks at other objects, at settings or at who is
+//! asking, and completes an object or refuses it.
+//!
+//! Runs before validation, so that what is completed here is validated like anything else. The decisions that need
+//! no look around are pure functions of the kinds in `resources`; here is where their surroundings come from.
+
+mod machines;
+mod namespace;
+mod network;
+mod storage;
+mod virtual_machine;
 
 use serde_json::Value;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
-    kinds::namespace,
+    kinds::key_pair,
+    object_meta,
 };
-use sheaf_store::{Expect, Revision};
 
+pub(crate) use self::machines::Machines;
 use crate::{
     ApiServer,
     authorization::{escalation, node},
-    cache::{Resource, place},
     identity::{api_tokens, users},
     identity_view::CachedDirectory,
-    rest::{Call, update::Part},
-    status::{ApiError, Named},
+    rest::{Call, options::Freshness, update::Part},
+    status::ApiError,
     subresources::refused,
 };
 
@@ -34,66 +43,87 @@ impl ApiServer {
                 self.admit_into_namespace(call, new).await?;
                 self.admit_rights(call, new, None)?;
                 self.admit_username(call, new, None).await?;
-                self.admit_node(call, Some(new), None)
+                self.admit_node(call, Some(new), None)?;
+                self.admit_kind(call, new, None).await
             }
             Operation::Update { new, old, part } => {
                 if part == Part::Main {
                     self.admit_rights(call, new, Some(old))?;
                     self.admit_username(call, new, Some(old)).await?;
                 }
-                self.admit_node(call, Some(new), Some(old))
+                self.admit_node(call, Some(new), Some(old))?;
+                if part == Part::Main {
+                    self.admit_kind(call, new, Some(old)).await?;
+                }
+                Ok(())
             }
             Operation::Delete { old } => {
-                admit_namespace_deletion(call, old)?;
-                self.admit_node(call, None, Some(old))
+                self.admit_node(call, None, Some(old))?;
+                self.admit_deletion(call, old).await
             }
         }
     }
 
-    /// That the namespace of a request still is as the cache has it, and open: for the transaction that writes
-    /// into it.
-    pub(crate) fn namespace_as_seen(&self, call: &Call<'_>) -> Option<Expect> {
-        if call.request.namespace.is_empty() {
-            return None;
-        }
-        let namespaces = Resource::new("", "namespaces");
-        let place = place("", &call.request.namespace);
-        let key = namespaces.store_key(&place);
-        Some(match self.cache.get(&namespaces, &place) {
-            Some(seen) if !is_terminating(&seen.to_value()) => {
-                Expect::ModifiedAt { key, revision: Revision(seen.revision) }
+    /// What a kind is given from its surroundings, and what it must not be because of them.
+    async fn admit_kind(
+        &self,
+        call: &Call<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let kind = &call.served.kind;
+        match (kind.group.as_str(), kind.plural.as_str()) {
+            (machines::GROUP, machines::MACHINES) => self.admit_machine(call, new, old).await,
+            (machines::GROUP, machines::INSTANCES) => match old {
+                None => self.admit_new_instance(call, new).await,
+                Some(old) => {
+                    self.keep_instance_status(call, new, old);
+                    Ok(())
+                }
+            },
+            ("", "persistentvolumeclaims") => {
+                if old.is_none() {
+                    self.complete_claim(new);
+                }
+                Ok(())
             }
-            // It went, or began to, after it was looked at: the write fails, and the next look says why.
-            _ => Expect::ModifiedAt { key, revision: Revision(u64::MAX) },
-        })
+            ("storage.k8s.io", "storageclasses") => self.admit_class(call, new, old).await,
+            ("harvesterhci.io", "virtualmachineimages") => self.admit_image(call, new, old).await,
+            ("harvesterhci.io", "keypairs") => {
+                key_pair::complete(new, &self.world.clock.rfc3339());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Objects live in namespaces that exist and are not on their way out.
-    async fn admit_into_namespace(&self, call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
-        let namespace = &call.request.namespace;
-        if namespace.is_empty() {
-            return Ok(());
+    /// What is used stays, and so does what the cluster cannot do without.
+    async fn admit_deletion(&self, call: &Call<'_>, old: &Value) -> Result<(), ApiError> {
+        let kind = &call.served.kind;
+        let name = old["metadata"]["name"].as_str().unwrap_or_default();
+        match (kind.group.as_str(), kind.plural.as_str()) {
+            ("", "namespaces") => namespace::admit_deletion(call, name),
+            // It goes already, and asking again changes nothing.
+            _ if object_meta::is_being_deleted(old) => Ok(()),
+            ("", "persistentvolumeclaims") => self.admit_claim_deletion(call, name).await,
+            ("storage.k8s.io", "storageclasses") => self.admit_class_deletion(call, old).await,
+            ("harvesterhci.io", "virtualmachineimages") => self.admit_image_deletion(old).await,
+            ("harvesterhci.io", "settings") => Err(ApiError::refused(
+                call.named(),
+                name,
+                "settings may not be deleted: empty the value instead",
+            )),
+            ("k8s.cni.cncf.io", "network-attachment-definitions") => {
+                self.admit_definition_deletion(call, name).await
+            }
+            ("network.harvesterhci.io", "clusternetworks") => {
+                self.admit_cluster_network_deletion(call, name).await
+            }
+            ("network.harvesterhci.io", "ippools") => self.admit_pool_deletion(call, old),
+            _ => Ok(()),
         }
-        let resource = Resource::new("", "namespaces");
-        let place = place("", namespace);
-        let mut found = self.cache.get(&resource, &place);
-        if found.is_none() {
-            // Perhaps it was made a moment ago, through another server.
-            self.reach(crate::rest::options::Freshness::Latest).await?;
-            found = self.cache.get(&resource, &place);
-        }
-        let Some(found) = found else {
-            return Err(ApiError::not_found(Named { group: "", resource: "namespaces" }, namespace));
-        };
-        if is_terminating(&found.to_value()) {
-            let name = new["metadata"]["name"].as_str().unwrap_or_default();
-            return Err(ApiError::namespace_terminating(call.named(), name, namespace));
-        }
-        Ok(())
     }
-}
 
-impl ApiServer {
     /// Nobody grants what they do not hold.
     fn admit_rights(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
         let written = escalation::Written {
@@ -120,7 +150,7 @@ impl ApiServer {
             return Ok(());
         }
         // It may have been given a moment ago, through another server.
-        self.reach(crate::rest::options::Freshness::Latest).await?;
+        self.reach(Freshness::Latest).await?;
         let directory = CachedDirectory::new(self.cache.clone());
         let username = new["username"].as_str().unwrap_or_default();
         let name = new["metadata"]["name"].as_str().unwrap_or_default();
@@ -152,17 +182,4 @@ impl ApiServer {
         };
         node::admit(call.user, &written).map_err(refused)
     }
-}
-
-fn is_terminating(namespace: &Value) -> bool {
-    namespace["status"]["phase"] == "Terminating"
-}
-
-fn admit_namespace_deletion(call: &Call<'_>, old: &Value) -> Result<(), ApiError> {
-    let kind = &call.served.kind;
-    let name = old["metadata"]["name"].as_str().unwrap_or_default();
-    if kind.group.is_empty() && kind.plural == "namespaces" && namespace::IMMORTAL.contains(&name) {
-        return Err(ApiError::refused(call.named(), name, "this namespace may not be deleted"));
-    }
-    Ok(())
 }

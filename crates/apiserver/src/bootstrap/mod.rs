@@ -1,5 +1,8 @@
-//! What every cluster has from its first moment: its namespaces and the default roles. Runs at
-//! every start and changes only what is missing, so a newer server brings its new rules along.
+//! What every cluster has from its first moment: its namespaces, the default roles, and what Harvester's clients
+//! expect to find ([`harvester`]). Runs at every start and changes only what is missing, so a newer server brings
+//! its new rules along and what people changed stays.
+
+mod harvester;
 
 use serde_json::{Value, json};
 use sheaf_resources::{
@@ -45,7 +48,8 @@ impl ApiServer {
 }
 
 async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
-    for name in namespace::SYSTEM.iter().chain(&[PASSWORD_NAMESPACE]) {
+    let of_harvester = [namespace::HARVESTER_SYSTEM, namespace::HARVESTER_PUBLIC];
+    for name in namespace::SYSTEM.iter().chain(&of_harvester).chain(&[PASSWORD_NAMESPACE]) {
         if find(server, "", "namespaces", name).is_none() {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             create(server, "", "namespaces", object).await?;
@@ -77,11 +81,22 @@ async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
             },
         }
     }
+    for object in harvester::objects(&server.config, &server.world.clock.rfc3339()) {
+        let namespace = object.value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        match find_in(server, object.group, object.plural, &namespace, name_of(&object.value)) {
+            None => create_in(server, object.group, object.plural, &namespace, object.value).await?,
+            Some(existing) => harvester::compare(&existing, &object),
+        }
+    }
     Ok(())
 }
 
 fn find(server: &ApiServer, group: &str, resource: &str, name: &str) -> Option<Value> {
-    server.cache.get(&Resource::new(group, resource), &place("", name)).map(|object| object.to_value())
+    find_in(server, group, resource, "", name)
+}
+
+fn find_in(server: &ApiServer, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+    server.cache.get(&Resource::new(group, resource), &place(namespace, name)).map(|object| object.to_value())
 }
 
 fn name_of(object: &Value) -> &str {
@@ -89,7 +104,17 @@ fn name_of(object: &Value) -> &str {
 }
 
 async fn create(server: &ApiServer, group: &str, resource: &str, object: Value) -> Result<(), ApiError> {
-    match server.write_as_server(Verb::Create, group, resource, "", object).await {
+    create_in(server, group, resource, "", object).await
+}
+
+async fn create_in(
+    server: &ApiServer,
+    group: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<(), ApiError> {
+    match server.write_as_server(Verb::Create, group, resource, namespace, object).await {
         // Another server on the same store was faster.
         Err(why) if why.is_already_exists() => Ok(()),
         done => done.map(drop),

@@ -1,0 +1,178 @@
+//! Claims, images and storage classes: which class holds where none is named, and what may not go while it is used.
+
+use serde_json::Value;
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    kinds::{
+        persistent_volume::IMAGE_UID_ATTRIBUTE, persistent_volume_claim, storage_class, virtual_machine_image,
+    },
+    object_meta, rbac,
+};
+
+use crate::{
+    ApiServer,
+    cache::{Resource, place},
+    rest::{Call, options::Freshness},
+    status::ApiError,
+};
+
+const STORAGE: &str = "storage.k8s.io";
+const HARVESTER: &str = "harvesterhci.io";
+
+impl ApiServer {
+    pub(super) fn complete_claim(&self, claim: &mut Value) {
+        persistent_volume_claim::complete(claim, &self.classes());
+    }
+
+    /// No two images of a namespace are shown to people by one name.
+    pub(super) async fn admit_image(
+        &self,
+        call: &Call<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        if old.is_none() {
+            let classes = self.classes();
+            let default = classes.iter().find(|(_, is_default)| *is_default).map(|(name, _)| name.as_str());
+            virtual_machine_image::complete(new, default, &|class| {
+                let class = self.cache.get(&Resource::new(STORAGE, "storageclasses"), &place("", class))?;
+                Some(class.to_value()["parameters"].clone())
+            });
+        }
+        let shown = &new["spec"]["displayName"];
+        if shown.is_null() || old.is_some_and(|old| old["spec"]["displayName"] == *shown) {
+            return Ok(());
+        }
+        self.reach(Freshness::Latest).await?;
+        let same = |image: &Value| {
+            image["metadata"]["namespace"] == call.request.namespace
+                && image["metadata"]["name"] != new["metadata"]["name"]
+                && image["spec"]["displayName"] == *shown
+        };
+        if !self.all(HARVESTER, "virtualmachineimages").iter().any(same) {
+            return Ok(());
+        }
+        let error = FieldError::duplicate(&FieldPath::new("spec").child("displayName"), shown.clone());
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        Err(ApiError::invalid(&call.served.kind.group, &call.served.kind.kind, name, &[error]))
+    }
+
+    /// One default at most: with two, which one a claim gets would be an accident of their age.
+    pub(super) async fn admit_class(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let is_default = persistent_volume_claim::is_default_class;
+        if !is_default(new) || old.is_some_and(is_default) {
+            return Ok(());
+        }
+        self.reach(Freshness::Latest).await?;
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        let other = self.classes().into_iter().find(|(other, is_default)| *is_default && other != name);
+        let Some((other, _)) = other else { return Ok(()) };
+        let at = FieldPath::new("metadata").child("annotations").key(storage_class::DEFAULT_CLASS);
+        let why = format!(
+            "default storage class {other} already exists, please reset it first before set {name} as default"
+        );
+        let errors = [FieldError::invalid(&at, "true", why)];
+        Err(ApiError::invalid(&call.served.kind.group, &call.served.kind.kind, name, &errors))
+    }
+
+    pub(super) async fn admit_claim_deletion(&self, call: &Call<'_>, name: &str) -> Result<(), ApiError> {
+        let collected = call.user.name == rbac::controller_user("garbage-collection");
+        if collected || self.is_being_emptied(call) {
+            return Ok(());
+        }
+        self.reach(Freshness::Latest).await?;
+        let claim = place(&call.request.namespace, name);
+        let users = self.machines.that(&self.cache, "", |used| !used.going && used.claims.contains(&claim));
+        if users.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::unprocessable(format!(
+            "can not delete the volume {name} which is currently attached to VMs: {}",
+            users.join(", ")
+        )))
+    }
+
+    /// Disks are made of an image as long as there are any: they read what they never wrote from it.
+    pub(super) async fn admit_image_deletion(&self, image: &Value) -> Result<(), ApiError> {
+        self.reach(Freshness::Latest).await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text(&image["metadata"]["namespace"]), text(&image["metadata"]["name"]));
+        let (class, id) = (&image["status"]["storageClassName"], place(&namespace, &name));
+        let of_it = |claim: &&Value| {
+            let annotations = &claim["metadata"]["annotations"];
+            (!class.is_null() && claim["spec"]["storageClassName"] == *class)
+                || annotations[persistent_volume_claim::IMAGE_ANNOTATION] == id.as_str()
+        };
+        let claims = self.all("", "persistentvolumeclaims");
+        let copy_of_it = |volume: &&Value| {
+            let attributes = &volume["spec"]["csi"]["volumeAttributes"];
+            attributes[IMAGE_UID_ATTRIBUTE].is_string()
+                && attributes[IMAGE_UID_ATTRIBUTE] == image["metadata"]["uid"]
+        };
+        let volumes = self.all("", "persistentvolumes");
+        let user = match (claims.iter().find(of_it), volumes.iter().find(copy_of_it)) {
+            (Some(claim), _) => {
+                place(&text(&claim["metadata"]["namespace"]), &text(&claim["metadata"]["name"]))
+            }
+            (None, Some(volume)) => text(&volume["metadata"]["name"]),
+            (None, None) => return Ok(()),
+        };
+        let shown = text(&image["spec"]["displayName"]);
+        Err(ApiError::unprocessable(format!(
+            "Cannot delete image {namespace}/{shown}: being used by volume {user}"
+        )))
+    }
+
+    pub(super) async fn admit_class_deletion(&self, call: &Call<'_>, class: &Value) -> Result<(), ApiError> {
+        let name = class["metadata"]["name"].as_str().unwrap_or_default();
+        if class["metadata"]["annotations"][storage_class::RESERVED_CLASS] == "true" {
+            let why = format!("storage class {name} is reserved and can't be deleted");
+            return Err(ApiError::refused(call.named(), name, why));
+        }
+        self.reach(Freshness::Latest).await?;
+        let images = self.all(HARVESTER, "virtualmachineimages");
+        // The class of an image goes with it, and whoever removes that class does so when the image goes.
+        let uses = |image: &&Value| {
+            !object_meta::is_being_deleted(image)
+                && (image["status"]["storageClassName"] == name
+                    || image["metadata"]["annotations"][virtual_machine_image::STORAGE_CLASS_ANNOTATION]
+                        == name)
+        };
+        let users: Vec<String> = images
+            .iter()
+            .filter(uses)
+            .map(|image| {
+                let text = |field: &str| image["metadata"][field].as_str().unwrap_or_default();
+                place(text("namespace"), text("name"))
+            })
+            .collect();
+        if users.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::unprocessable(format!(
+            "storage class {name} is used by virtual machine images: {}",
+            users.join(", ")
+        )))
+    }
+
+    /// All classes, newest first, and whether each is the default.
+    fn classes(&self) -> Vec<(String, bool)> {
+        let mut classes = self.all(STORAGE, "storageclasses");
+        let made =
+            |class: &Value| class["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+        classes.sort_by_key(|class| std::cmp::Reverse(made(class)));
+        let name = |class: &Value| class["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        classes.iter().map(|class| (name(class), persistent_volume_claim::is_default_class(class))).collect()
+    }
+
+    /// Every object of a resource, for questions that are seldom asked.
+    pub(super) fn all(&self, group: &str, plural: &str) -> Vec<Value> {
+        let (snapshot, _) = self.cache.snapshot(&Resource::new(group, plural));
+        snapshot.values().map(|object| object.to_value()).collect()
+    }
+}

@@ -1,0 +1,189 @@
+//! VirtualMachines and the instances that people make without one: what they are given, and what of it must be
+//! theirs alone.
+
+use serde_json::{Value, json};
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    kinds::{
+        network_attachment_definition::CLUSTER_NETWORK_LABEL,
+        setting,
+        virtual_machine::admission::{
+            MachineDefaults, Overcommit, Surroundings, complete, reserved_by_ratio,
+        },
+    },
+    mac_address, rbac,
+};
+
+use super::machines::Uses;
+use crate::{
+    ApiServer,
+    cache::{Resource, place},
+    identity::MASTERS,
+    rest::{Call, options::Freshness},
+    status::ApiError,
+};
+
+/// What the cluster's nodes are: what this server runs on.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+
+impl ApiServer {
+    pub(super) async fn admit_machine(
+        &self,
+        call: &Call<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        self.complete_machine(new, old).map_err(|why| invalid(call, new, &[why]))?;
+        let before = old.map(Uses::of_machine).unwrap_or_default();
+        self.check_alone(call, new, "/spec/template/spec", &Uses::of_machine(new), &before).await
+    }
+
+    /// An instance is made as its VirtualMachine says. One without is given what a machine's template would be.
+    pub(super) async fn admit_new_instance(&self, call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
+        if !writes_status(call)
+            && let Some(fields) = new.as_object_mut()
+        {
+            fields.remove("status");
+        }
+        let mut machine = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": new["metadata"],
+            "spec": {"template": {"spec": new["spec"]}},
+        });
+        // Requests follow limits once: what a VirtualMachine has settled is not settled again.
+        let settled = is_of_a_machine(new).then(|| machine.clone());
+        self.complete_machine(&mut machine, settled.as_ref()).map_err(|why| invalid(call, new, &[why]))?;
+        new["spec"] = machine["spec"]["template"]["spec"].take();
+        self.check_alone(call, new, "/spec", &Uses::of_instance(new), &Uses::default()).await
+    }
+
+    /// How an instance stands is said by its node and by controllers; nobody else is heard, as if it were a
+    /// subresource.
+    pub(super) fn keep_instance_status(&self, call: &Call<'_>, new: &mut Value, old: &Value) {
+        if writes_status(call) {
+            return;
+        }
+        match old.get("status") {
+            Some(status) => new["status"] = status.clone(),
+            None => {
+                new.as_object_mut().map(|fields| fields.remove("status"));
+            }
+        }
+    }
+
+    fn complete_machine(&self, vm: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
+        let defaults = MachineDefaults {
+            architecture: ARCHITECTURE.into(),
+            termination_grace_period_secs: self
+                .setting(setting::TERMINATION_GRACE_PERIOD)
+                .parse()
+                .unwrap_or(MachineDefaults::default().termination_grace_period_secs),
+            overcommit: Overcommit::parse(&self.setting(setting::OVERCOMMIT_CONFIG)),
+            reserved_bytes: reserved_by_ratio(&self.setting(setting::GUEST_MEMORY_OVERHEAD_RATIO)),
+        };
+        let definitions = Resource::new("k8s.cni.cncf.io", "network-attachment-definitions");
+        let cluster_network_of = |namespace: &str, name: &str| {
+            let definition = self.cache.get(&definitions, &place(namespace, name))?;
+            let labels = &definition.labels;
+            let label = labels.iter().find(|(key, _)| &**key == CLUSTER_NETWORK_LABEL)?;
+            Some(label.1.to_string())
+        };
+        let mut surroundings = Surroundings {
+            defaults: &defaults,
+            cluster_network_of: &cluster_network_of,
+            random: &mut |bytes| self.world.chance.fill(bytes),
+        };
+        complete(vm, old, &mut surroundings)
+    }
+
+    /// What holds of a setting; empty when there is none of that name.
+    pub(super) fn setting(&self, name: &str) -> String {
+        let found = self.cache.get(&Resource::new("harvesterhci.io", "settings"), &place("", name));
+        let setting = found.map(|setting| setting.to_value()).unwrap_or_default();
+        let text = |field: &str| setting[field].as_str().unwrap_or_default().to_owned();
+        if text("value").is_empty() { text("default") } else { text("value") }
+    }
+
+    /// Nobody else may have its hardware addresses and its disks. What it had `before` is not asked about again.
+    async fn check_alone(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        spec: &str,
+        uses: &Uses,
+        before: &Uses,
+    ) -> Result<(), ApiError> {
+        let fresh = |now: &[String], before: &[String]| -> Vec<String> {
+            now.iter().filter(|one| !before.contains(one)).cloned().collect()
+        };
+        let addresses = fresh(&uses.addresses, &before.addresses);
+        let claims = fresh(&uses.claims, &before.claims);
+        if (addresses.is_empty() && claims.is_empty()) || uses.going {
+            return Ok(());
+        }
+        // They may have been taken a moment ago, through another server.
+        self.reach(Freshness::Latest).await?;
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        let own = place(&call.request.namespace, name);
+        let mut errors = Vec::new();
+        for address in &addresses {
+            let others = self.machines.that(&self.cache, &own, |used| used.addresses.contains(address));
+            if let Some(other) = others.first() {
+                let why = format!("the MAC address is already used by VM {other}");
+                errors.push(FieldError::invalid(&address_path(new, spec, address), address.as_str(), why));
+            }
+        }
+        for claim in &claims {
+            let others = self.machines.that(&self.cache, &own, |used| used.claims.contains(claim));
+            if let Some(other) = others.first() {
+                let name = claim.split_once('/').map_or(claim.as_str(), |(_, name)| name);
+                let why = format!("the volume {name} is already used by VM {other}");
+                errors.push(FieldError::invalid(&claim_path(new, spec, name), name, why));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(invalid(call, new, &errors)) }
+    }
+}
+
+/// Where in the object an address stands.
+fn address_path(object: &Value, spec: &str, address: &str) -> FieldPath {
+    let at = path_of(spec).child("domain").child("devices").child("interfaces");
+    let list = object.pointer(&format!("{spec}/domain/devices/interfaces")).and_then(Value::as_array);
+    let has = |interface: &Value| {
+        interface["macAddress"].as_str().and_then(mac_address::normalised).as_deref() == Some(address)
+    };
+    match list.and_then(|list| list.iter().position(has)) {
+        Some(index) => at.index(index).child("macAddress"),
+        None => at,
+    }
+}
+
+fn claim_path(object: &Value, spec: &str, claim: &str) -> FieldPath {
+    let at = path_of(spec).child("volumes");
+    let list = object.pointer(&format!("{spec}/volumes")).and_then(Value::as_array);
+    let has = |volume: &Value| volume["persistentVolumeClaim"]["claimName"] == claim;
+    match list.and_then(|list| list.iter().position(has)) {
+        Some(index) => at.index(index).child("persistentVolumeClaim").child("claimName"),
+        None => at,
+    }
+}
+
+fn path_of(pointer: &str) -> FieldPath {
+    pointer.split('/').filter(|part| !part.is_empty()).fold(FieldPath::root(), |path, part| path.child(part))
+}
+
+fn is_of_a_machine(instance: &Value) -> bool {
+    let owners = instance["metadata"]["ownerReferences"].as_array();
+    owners.into_iter().flatten().any(|owner| owner["kind"] == "VirtualMachine" && owner["controller"] == true)
+}
+
+/// Who may say how an instance stands. Of nodes it is asked elsewhere which ones.
+fn writes_status(call: &Call<'_>) -> bool {
+    let user = call.user;
+    user.node_name().is_some() || user.in_group(MASTERS) || user.name.starts_with(&rbac::controller_user(""))
+}
+
+fn invalid(call: &Call<'_>, new: &Value, errors: &[FieldError]) -> ApiError {
+    let kind = &call.served.kind;
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    ApiError::invalid(&kind.group, &kind.kind, name, errors)
+}

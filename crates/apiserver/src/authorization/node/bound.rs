@@ -1,0 +1,185 @@
+//! What a node may do with what is bound to it: run its machines, keep their volumes and its images.
+//!
+//! - Of machines it sees those whose `status.nodeName` it is, and says how they stand. What they are, and where
+//!   they run, is for others to say.
+//! - Of Secrets it reads, one by one and by name, those that such a machine refers to. It never lists any: a node that
+//!   was broken into has the secrets of its own machines and no others.
+//! - Of volumes and images it sees all, for they say nothing secret, and changes its own: how they stand, and that
+//!   their data is gone.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use sheaf_resources::{
+    kinds::{
+        persistent_volume, virtual_machine_image,
+        virtual_machine_instance::{
+            FOREGROUND_FINALIZER, spec::VirtualMachineInstanceSpec, status::VirtualMachineInstanceStatus,
+        },
+    },
+    object_meta,
+    quote::quoted,
+    rbac::Attributes,
+};
+
+use super::{Operation, Opinion, Written};
+use crate::identity::{Directory, objects::text};
+
+pub const GROUP: &str = "kubevirt.io";
+pub const INSTANCES: &str = "virtualmachineinstances";
+const HARVESTER: &str = "harvesterhci.io";
+const NETWORK: &str = "network.harvesterhci.io";
+/// On a node and in a volume's affinity: the node's name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) -> Opinion {
+    let no = |reason: String| Opinion::None { reason };
+    let reads = matches!(asked.verb, "get" | "list" | "watch");
+    let writes = matches!(asked.verb, "update" | "patch");
+    match (asked.group, asked.resource, asked.subresource) {
+        (GROUP, INSTANCES, "") => match asked.verb {
+            "list" | "watch" if asked.bound_to == node => Opinion::Allow,
+            "list" | "watch" => no(format!(
+                "node '{node}' can only list and watch instances that are bound to it: with field selector status.nodeName={node}"
+            )),
+            "get" => {
+                let instance = seen.object(GROUP, INSTANCES, asked.namespace, asked.name);
+                match instance.is_some_and(|instance| Bound::read(&instance).node == node) {
+                    true => Opinion::Allow,
+                    false => no(format!("node '{node}' can only get an instance that is bound to it")),
+                }
+            }
+            // Whose it is stands in the object: admission's to check.
+            "update" | "patch" => Opinion::Allow,
+            _ => no(String::new()),
+        },
+        ("", "secrets", "") => match asked.verb {
+            "get" if seen.is_needed_on(node, asked.namespace, asked.name) => Opinion::Allow,
+            "get" => no(format!(
+                "no relationship found between node '{node}' and this object: no instance on it refers to it"
+            )),
+            "list" | "watch" => no(format!("node '{node}' can only get Secrets by name")),
+            _ => no(String::new()),
+        },
+        // As with instances, which of them it may write is admission's to check.
+        ("", "persistentvolumes", "" | "status") | (HARVESTER, "virtualmachineimages", "")
+            if reads || writes =>
+        {
+            Opinion::Allow
+        }
+        ("", "persistentvolumeclaims", "")
+        | ("storage.k8s.io", "storageclasses", "")
+        | (HARVESTER, "settings", "")
+        | ("k8s.cni.cncf.io", "network-attachment-definitions", "")
+        | (NETWORK, "clusternetworks" | "ippools" | "virtualmachinenetworkconfigs", "")
+            if reads =>
+        {
+            Opinion::Allow
+        }
+        _ => no(String::new()),
+    }
+}
+
+/// What of an instance says who may see what.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// Empty while it is bound to none.
+    pub node: String,
+    /// The Secrets it refers to; none any more once it has ended.
+    pub secrets: BTreeSet<String>,
+}
+
+impl Bound {
+    pub fn read(instance: &Value) -> Self {
+        let node = text(instance, "/status/nodeName").to_owned();
+        let status: VirtualMachineInstanceStatus =
+            serde_json::from_value(instance["status"].clone()).unwrap_or_default();
+        if node.is_empty() || status.phase.is_final() {
+            return Bound { node, secrets: BTreeSet::new() };
+        }
+        let spec = VirtualMachineInstanceSpec::deserialize_from(&instance["spec"]).unwrap_or_default();
+        let seeds = spec.volumes.iter().flat_map(|volume| volume.secret_names());
+        let credentials = spec.access_credentials.iter().flat_map(|credential| {
+            let keys = credential.ssh_public_key.as_ref().map(|keys| &keys.source);
+            let passwords = credential.user_password.as_ref().map(|passwords| &passwords.source);
+            keys.into_iter().chain(passwords).filter_map(|source| source.secret.as_ref())
+        });
+        let secrets = seeds.chain(credentials.map(|secret| secret.secret_name.as_str())).map(str::to_owned);
+        Bound { secrets: secrets.collect(), node }
+    }
+
+    pub fn needs(&self, node: &str, secret: &str) -> bool {
+        self.node == node && self.secrets.contains(secret)
+    }
+}
+
+pub(super) fn admit(node: &str, written: &Written<'_>) -> Result<(), String> {
+    match (written.group, written.resource) {
+        (GROUP, INSTANCES) => {
+            let is_bound = |instance: &Value| text(instance, "/status/nodeName") == node;
+            admit_report(node, written, is_bound, FOREGROUND_FINALIZER)
+        }
+        ("", "persistentvolumes") => {
+            admit_report(node, written, |volume| is_only_on(node, volume), persistent_volume::DATA_FINALIZER)
+        }
+        (HARVESTER, "virtualmachineimages") => {
+            let is_kept = |image: &Value| {
+                image["metadata"]["annotations"][virtual_machine_image::NODE_ANNOTATION] == node
+            };
+            admit_report(node, written, is_kept, virtual_machine_image::DATA_FINALIZER)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A node says how its own objects stand and takes its own mark off them. All else in them is others' to say.
+fn admit_report(
+    node: &str,
+    written: &Written<'_>,
+    is_own: impl Fn(&Value) -> bool,
+    finalizer: &str,
+) -> Result<(), String> {
+    let (me, resource) = (quoted(node), written.resource);
+    let (Operation::Update, Some(new), Some(old)) = (written.operation, written.new, written.old) else {
+        return Err(format!("node {me} is not allowed to create or delete {resource}"));
+    };
+    // Nor may it give away what is its own.
+    if !is_own(old) || !is_own(new) {
+        return Err(format!("node {me} is not allowed to modify {resource} that are not its own"));
+    }
+    let (before, after) = (object_meta::finalizers(old), object_meta::finalizers(new));
+    let kept: Vec<&str> = before.iter().copied().filter(|one| *one != finalizer).collect();
+    if after != before && after != kept {
+        return Err(format!(
+            "node {me} is not allowed to modify finalizers of {resource}, but for removing {finalizer}"
+        ));
+    }
+    if wishes(old) != wishes(new) {
+        return Err(format!("node {me} is not allowed to modify more of {resource} than their status"));
+    }
+    Ok(())
+}
+
+/// All of an object that a report does not change.
+fn wishes(object: &Value) -> Value {
+    let mut rest = object.clone();
+    rest["status"] = json!(null);
+    for field in ["finalizers", "generation", "managedFields", "resourceVersion"] {
+        rest["metadata"][field] = json!(null);
+    }
+    rest
+}
+
+/// Whether a volume can be on this node only.
+fn is_only_on(node: &str, volume: &Value) -> bool {
+    let terms = volume.pointer("/spec/nodeAffinity/required/nodeSelectorTerms").and_then(Value::as_array);
+    let here = |term: &Value| {
+        let expressions = term["matchExpressions"].as_array();
+        expressions.into_iter().flatten().any(|expression| {
+            expression["key"] == HOSTNAME
+                && expression["operator"] == "In"
+                && expression["values"] == json!([node])
+        })
+    };
+    terms.is_some_and(|terms| !terms.is_empty() && terms.iter().all(here))
+}
