@@ -10,6 +10,12 @@ use crate::{
 };
 
 pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// The provisioner whose volumes Sheaf makes: the name that Harvester's clients know.
+pub const PROVISIONER: &str = "driver.longhorn.io";
+/// Among the parameters of an image's class: the uid of the image.
+pub const IMAGE_UID_PARAMETER: &str = "sheaf.io/imageUid";
+/// Among the parameters of an image's class, and its annotations: `namespace/name` of the image.
+pub const IMAGE_PARAMETER: &str = "sheaf.io/image";
 /// What never changes once a class exists: volumes were made by it.
 const FIXED: [&str; 4] = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
 
