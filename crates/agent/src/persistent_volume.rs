@@ -14,6 +14,7 @@ use sheaf_client::{
     reconciling::{Next, ReconcileError, Reconciler},
     watching::Watched,
 };
+use sheaf_resources::kinds::persistent_volume::DATA_FINALIZER;
 use sheaf_storage::{Storage, VolumeError, VolumeId};
 
 use crate::{
@@ -21,8 +22,6 @@ use crate::{
     virtual_machine_instance::found,
 };
 
-/// Keeps a volume until its files are gone.
-pub const DATA_FINALIZER: &str = "sheaf.io/volume-data";
 const HOST_NAME_LABEL: &str = "kubernetes.io/hostname";
 /// A machine that is just ending still has its disks open.
 const IN_USE_WAIT: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use sheaf_client::{
     watching::Watched,
 };
 use sheaf_planner::image::{self, Found, Step as Planned};
-use sheaf_resources::kinds::virtual_machine_image::VirtualMachineImage;
+use sheaf_resources::kinds::virtual_machine_image::{DATA_FINALIZER, NODE_ANNOTATION, VirtualMachineImage};
 use sheaf_storage::{Checksum, ImageId, ImageState, Source, Storage};
 use sheaf_world::World;
 use tokio::task::JoinHandle;
@@ -26,10 +26,6 @@ use crate::{
     virtual_machine_instance::{found, with_causes},
 };
 
-/// On an image: the node that fetches and keeps it.
-pub const NODE_ANNOTATION: &str = "sheaf.io/node";
-/// Keeps an image until its bytes are gone.
-pub const DATA_FINALIZER: &str = "sheaf.io/image-data";
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether somebody brought an upload.

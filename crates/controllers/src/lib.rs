@@ -13,11 +13,21 @@ pub mod custom_resource_definition;
 pub mod event;
 pub mod garbage_collection;
 pub mod namespace;
+mod object;
+pub mod persistent_volume;
+pub mod persistent_volume_claim;
+mod references;
 pub mod root_ca;
 mod rounds;
 pub mod service_account;
 pub mod service_account_token;
+mod telling;
 pub mod token;
+pub mod virtual_machine;
+pub mod virtual_machine_image;
+pub mod virtual_machine_instance;
+pub mod virtual_machine_instance_pod;
+pub mod virtual_machine_network_config;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -52,6 +62,9 @@ pub const EVENT_LIFETIME: Duration = Duration::from_secs(3600);
 /// A controller that ended by a panic starts again after this.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
+/// What could not be done, because of something that no watch tells the end of, is looked at again after this.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// What every controller is handed.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -75,7 +88,17 @@ const ALL: &[(&str, Start)] = &[
     (garbage_collection::NAME, |context| Box::pin(garbage_collection::run(context))),
     (event::NAME, |context| Box::pin(event::run(context))),
     (token::NAME, |context| Box::pin(token::run(context))),
+    (persistent_volume_claim::NAME, |context| Box::pin(persistent_volume_claim::run(context))),
+    (persistent_volume::NAME, |context| Box::pin(persistent_volume::run(context))),
+    (virtual_machine_image::NAME, |context| Box::pin(virtual_machine_image::run(context))),
+    (virtual_machine_network_config::NAME, |context| Box::pin(virtual_machine_network_config::run(context))),
+    (virtual_machine::NAME, |context| Box::pin(virtual_machine::run(context))),
+    (virtual_machine_instance::NAME, |context| Box::pin(virtual_machine_instance::run(context))),
+    (virtual_machine_instance_pod::NAME, |context| Box::pin(virtual_machine_instance_pod::run(context))),
 ];
+
+/// Those who act in the cluster's own name, because nobody else may do their work.
+const OF_THE_CLUSTER: [&str; 1] = [virtual_machine_instance_pod::NAME];
 
 /// All controllers, ready to run.
 pub struct Controllers {
@@ -84,8 +107,8 @@ pub struct Controllers {
 
 /// Makes the controllers; nothing happens until they [run](Controllers::run).
 ///
-/// `client` is used for one thing only: to act as each controller's own user, whose role
-/// (`resources::rbac`) says what it may do. So it must be allowed to impersonate them.
+/// `client` is used to act as each controller's own user, whose role (`resources::rbac`) says what it may do. So it
+/// must be allowed to impersonate them. Pods alone, which nobody else may write, are written in its own name.
 pub fn build(client: Client, world: World, settings: Settings) -> Controllers {
     Controllers { context: Context { client, world, settings: Arc::new(settings) } }
 }
@@ -125,6 +148,9 @@ impl Controllers {
 
     /// The context with a client that is the controller's own.
     fn context_of(&self, name: &str) -> Context {
+        if OF_THE_CLUSTER.contains(&name) {
+            return self.context.clone();
+        }
         let user = rbac::controller_user(name);
         let client = sheaf_client::impersonating(&self.context.client, &user)
             .expect("the name of a controller can stand in a header");

@@ -30,13 +30,32 @@ pub struct Seen {
     pub capacity_bytes: i64,
     /// `None` when there is no such class.
     pub class: Option<Class>,
+    /// What its volume begins as.
+    pub source: Source,
     /// A machine that runs, or is about to, names it.
     pub in_use: bool,
     pub volume: Option<Volume>,
 }
 
+/// What a volume begins as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    #[default]
+    Empty,
+    /// A copy of an image that is here.
+    Image { virtual_size: i64 },
+    /// A copy of an image that nobody made yet.
+    MissingImage,
+    /// A copy of an image that is on its way.
+    ArrivingImage,
+    /// A copy of an image that could not be fetched.
+    FailedImage,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
+    /// Whether its volumes are made by Sheaf.
+    pub ours: bool,
     pub binding: Binding,
     pub reclaim: Reclaim,
     pub may_grow: bool,
@@ -98,6 +117,15 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     NoClass,
+    /// Somebody else's class, and nobody else is here.
+    NoProvisioner,
+    MissingImage,
+    ArrivingImage,
+    FailedImage,
+    /// The image would not fit.
+    SmallerThanImage {
+        virtual_size: i64,
+    },
     NoConsumer,
     InUse,
     /// The class does not let volumes grow.
@@ -107,9 +135,27 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub fn words(self) -> (&'static str, &'static str) {
-        match self {
+    pub fn words(self) -> (&'static str, String) {
+        let (reason, message) = match self {
             Reason::NoClass => ("ProvisioningFailed", "storage class not found"),
+            Reason::NoProvisioner => {
+                ("ProvisioningFailed", "the provisioner of the storage class is not one of Sheaf's")
+            }
+            Reason::MissingImage => {
+                ("ProvisioningFailed", "the image of this volume does not exist, waiting for it to appear")
+            }
+            Reason::ArrivingImage => {
+                ("Provisioning", "the image of this volume is not here yet, waiting for its import")
+            }
+            Reason::FailedImage => {
+                ("ProvisioningFailed", "the image of this volume could not be imported: see its conditions")
+            }
+            Reason::SmallerThanImage { virtual_size } => {
+                let message = format!(
+                    "the image of this volume has {virtual_size} bytes: make a claim that asks for at least as many"
+                );
+                return ("ProvisioningFailed", message);
+            }
             Reason::NoConsumer => {
                 ("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
             }
@@ -120,7 +166,8 @@ impl Reason {
             Reason::VolumeLost => {
                 ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
             }
-        }
+        };
+        (reason, message.to_owned())
     }
 }
 
@@ -146,11 +193,27 @@ pub fn next_step(seen: &Seen) -> Step {
         }
         (false, None) => match &seen.class {
             None => Step::Wait(Reason::NoClass),
+            Some(Class { ours: false, .. }) => Step::Wait(Reason::NoProvisioner),
             Some(Class { binding: Binding::WaitForFirstConsumer, .. }) if !seen.in_use => {
                 Step::Wait(Reason::NoConsumer)
             }
-            Some(_) => Step::CreateVolume { name: volume_name(&seen.uid), bytes: seen.requested_bytes },
+            Some(_) => creation(seen),
         },
+    }
+}
+
+/// A copy of an image is made once the image is here, and only where it fits.
+fn creation(seen: &Seen) -> Step {
+    match seen.source {
+        Source::MissingImage => Step::Wait(Reason::MissingImage),
+        Source::ArrivingImage => Step::Wait(Reason::ArrivingImage),
+        Source::FailedImage => Step::Wait(Reason::FailedImage),
+        Source::Image { virtual_size } if seen.requested_bytes < virtual_size => {
+            Step::Wait(Reason::SmallerThanImage { virtual_size })
+        }
+        Source::Empty | Source::Image { .. } => {
+            Step::CreateVolume { name: volume_name(&seen.uid), bytes: seen.requested_bytes }
+        }
     }
 }
 
@@ -170,7 +233,27 @@ fn growth(seen: &Seen, volume: &Volume) -> Step {
     }
 }
 
-/// What becomes of a volume whose claim is gone.
+/// A volume, and whether its claim is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenVolume<'a> {
+    /// The uid in `spec.claimRef`; empty for one that was made for nobody.
+    pub claim_uid: &'a str,
+    /// That of the claim of the name the volume refers to, if there is one: a claim made anew under an old
+    /// name does not get the old one's data.
+    pub holder_uid: Option<&'a str>,
+    pub reclaim: Reclaim,
+    /// `status.phase` is Released.
+    pub released: bool,
+    pub being_deleted: bool,
+    /// It still has the finalizer that protects it from losing its claim.
+    pub protected: bool,
+    /// It still has the finalizer that waits for its bytes to go.
+    pub keeps_data: bool,
+    /// It is on some node, or was to be.
+    pub placed: bool,
+}
+
+/// What becomes of a volume whose claim is gone, and of one that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeStep {
     Rest,
@@ -178,20 +261,27 @@ pub enum VolumeStep {
     MarkReleased,
     /// Its data goes, then itself.
     DeleteVolume,
+    /// Take the finalizer off that kept it for its claim.
+    Unprotect,
+    /// Take the finalizer off that waits for its bytes: it was never made, so nobody has any.
+    ForgetData,
 }
 
-/// `claim_uid` is that of the claim of the name the volume refers to, if there is one: a
-/// claim made anew under an old name does not get the old one's data.
-pub fn next_volume_step(
-    volume: &Volume,
-    claim_uid: Option<&str>,
-    reclaim: Reclaim,
-    released: bool,
-) -> VolumeStep {
-    if claim_uid == Some(&volume.claim_uid) {
+pub fn next_volume_step(seen: &SeenVolume<'_>) -> VolumeStep {
+    let is_held = !seen.claim_uid.is_empty() && seen.holder_uid == Some(seen.claim_uid);
+    if is_held {
         return VolumeStep::Rest;
     }
-    match (reclaim, released) {
+    if seen.being_deleted {
+        return match (seen.protected, seen.keeps_data && !seen.placed) {
+            (true, _) => VolumeStep::Unprotect,
+            (false, true) => VolumeStep::ForgetData,
+            // Its node clears it away.
+            (false, false) => VolumeStep::Rest,
+        };
+    }
+    match (seen.reclaim, seen.released) {
+        _ if seen.claim_uid.is_empty() => VolumeStep::Rest,
         (_, false) => VolumeStep::MarkReleased,
         (Reclaim::Delete, true) => VolumeStep::DeleteVolume,
         (Reclaim::Retain, true) => VolumeStep::Rest,
@@ -207,7 +297,7 @@ mod tests {
     const GIB: i64 = 1 << 30;
 
     fn class(binding: Binding) -> Option<Class> {
-        Some(Class { binding, reclaim: Reclaim::Delete, may_grow: true })
+        Some(Class { ours: true, binding, reclaim: Reclaim::Delete, may_grow: true })
     }
 
     fn pending() -> Seen {
@@ -292,13 +382,60 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_of_an_image_waits_until_the_image_is_here_and_fits() {
+        let of = |source| Seen { source, ..pending() };
+        assert_eq!(next_step(&of(Source::MissingImage)), Step::Wait(Reason::MissingImage));
+        assert_eq!(next_step(&of(Source::ArrivingImage)), Step::Wait(Reason::ArrivingImage));
+        assert_eq!(next_step(&of(Source::FailedImage)), Step::Wait(Reason::FailedImage));
+        let large = Source::Image { virtual_size: GIB + 1 };
+        let reason = Reason::SmallerThanImage { virtual_size: GIB + 1 };
+        assert_eq!(next_step(&of(large)), Step::Wait(reason));
+        assert!(reason.words().1.contains("1073741825 bytes"));
+        assert!(at_rest(of(Source::Image { virtual_size: GIB })).0.bound);
+    }
+
+    #[test]
+    fn a_claim_of_somebody_elses_class_says_that_nobody_will_make_it() {
+        let mut seen = pending();
+        seen.class.as_mut().unwrap().ours = false;
+        assert_eq!(next_step(&seen), Step::Wait(Reason::NoProvisioner));
+    }
+
+    fn held() -> SeenVolume<'static> {
+        SeenVolume {
+            claim_uid: "u",
+            holder_uid: Some("u"),
+            reclaim: Reclaim::Delete,
+            released: false,
+            being_deleted: false,
+            protected: true,
+            keeps_data: true,
+            placed: false,
+        }
+    }
+
+    #[test]
     fn a_volume_goes_with_its_claim_or_is_kept_as_its_policy_says() {
-        let volume = Volume { claim_uid: "u".into(), bound: true, capacity_bytes: GIB };
-        assert_eq!(next_volume_step(&volume, Some("u"), Reclaim::Delete, false), VolumeStep::Rest);
+        let step = |seen: SeenVolume<'_>| next_volume_step(&seen);
+        assert_eq!(step(held()), VolumeStep::Rest);
         // A claim of the same name that was made later is another claim.
-        assert_eq!(next_volume_step(&volume, Some("v"), Reclaim::Delete, false), VolumeStep::MarkReleased);
-        assert_eq!(next_volume_step(&volume, None, Reclaim::Delete, true), VolumeStep::DeleteVolume);
-        assert_eq!(next_volume_step(&volume, None, Reclaim::Retain, true), VolumeStep::Rest);
+        assert_eq!(step(SeenVolume { holder_uid: Some("v"), ..held() }), VolumeStep::MarkReleased);
+        let released = SeenVolume { holder_uid: None, released: true, ..held() };
+        assert_eq!(step(released), VolumeStep::DeleteVolume);
+        assert_eq!(step(SeenVolume { reclaim: Reclaim::Retain, ..released }), VolumeStep::Rest);
+    }
+
+    #[test]
+    fn a_deleted_volume_stays_while_its_claim_has_it_and_then_until_its_bytes_are_gone() {
+        let step = |seen: SeenVolume<'_>| next_volume_step(&seen);
+        let deleted = SeenVolume { being_deleted: true, ..held() };
+        assert_eq!(step(deleted), VolumeStep::Rest);
+        let free = SeenVolume { holder_uid: None, ..deleted };
+        assert_eq!(step(free), VolumeStep::Unprotect);
+        let open = SeenVolume { protected: false, ..free };
+        assert_eq!(step(open), VolumeStep::ForgetData, "it was never made");
+        assert_eq!(step(SeenVolume { placed: true, ..open }), VolumeStep::Rest, "its node clears it away");
+        assert_eq!(step(SeenVolume { keeps_data: false, ..open }), VolumeStep::Rest);
     }
 
     proptest! {

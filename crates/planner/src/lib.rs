@@ -6,6 +6,8 @@ pub mod claim;
 pub mod garbage;
 pub mod image;
 pub mod namespace_deletion;
+pub mod network_config;
+pub mod placement;
 pub mod role_aggregation;
 pub mod virtual_machine;
 pub mod virtual_machine_instance;

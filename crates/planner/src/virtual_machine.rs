@@ -28,10 +28,18 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use sheaf_resources::kinds::{
     persistent_volume_claim::IMAGE_ANNOTATION,
     virtual_machine::{
-        FINALIZER, VirtualMachine, claim_templates, run_strategy::RunStrategy, status::VirtualMachineStatus,
+        FINALIZER, MAC_ADDRESS_ANNOTATION, VirtualMachine, claim_templates,
+        instance::{addresses_to_note, noted_addresses},
+        run_strategy::RunStrategy,
+        status::VirtualMachineStatus,
     },
-    virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance},
+    virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance, status::Phase},
 };
+
+/// Labels of instances that are KubeVirt's own, and never a template's to change.
+const KUBEVIRT_LABELS: &str = "kubevirt.io";
+/// What happens to a machine when its node is maintained: on the machine, and read from its instance.
+const MAINTENANCE_LABEL: &str = "harvesterhci.io/maintain-mode-strategy";
 
 /// A VirtualMachine and what there is of it.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +90,19 @@ pub enum Step {
     ReleaseInstance {
         uid: String,
     },
+    /// Write the hardware addresses of a running instance into this annotation: without it, one that was drawn
+    /// would be another one at the next start.
+    NoteAddresses {
+        annotation: String,
+    },
+    /// Write noted hardware addresses, by interface, into the template.
+    SettleAddresses {
+        addresses: BTreeMap<String, String>,
+    },
+    /// Give the instance these labels, and no others but KubeVirt's own.
+    SyncLabels {
+        labels: BTreeMap<String, String>,
+    },
     /// A halted machine that is to start paused runs from now on.
     SetRunStrategy(RunStrategy),
     DeleteClaims {
@@ -104,10 +125,53 @@ pub fn next_step(seen: &Seen<'_>) -> Step {
     if seen.vm.metadata.deletion_timestamp.is_some() {
         return deletion_step(seen);
     }
-    if let Some(step) = claim_step(seen) {
+    if let Some(step) = claim_step(seen).or_else(|| upkeep_step(seen)) {
         return step;
     }
     run_step(seen)
+}
+
+/// What is carried over between a machine and its instance.
+fn upkeep_step(seen: &Seen<'_>) -> Option<Step> {
+    let template = seen.vm.spec.template.as_ref()?;
+    let Some(instance) = seen.instance else {
+        let noted = noted_addresses(seen.vm);
+        let unsettled = template.spec.domain.devices.interfaces.iter();
+        let unsettled = unsettled.filter(|interface| interface.mac_address.is_empty());
+        let addresses: BTreeMap<String, String> = unsettled
+            .filter_map(|interface| Some((interface.name.clone(), noted.get(&interface.name)?.clone())))
+            .collect();
+        return (!addresses.is_empty()).then_some(Step::SettleAddresses { addresses });
+    };
+    if is_foreign(seen) || instance.metadata.deletion_timestamp.is_some() || instance.status.phase.is_final()
+    {
+        return None;
+    }
+    let annotation = addresses_to_note(instance);
+    let has_some = !instance.spec.domain.devices.interfaces.is_empty();
+    if instance.status.phase == Phase::Running
+        && has_some
+        && annotation != seen.vm.annotation(MAC_ADDRESS_ANNOTATION)
+    {
+        return Some(Step::NoteAddresses { annotation });
+    }
+    let labels = instance.metadata.labels.clone().unwrap_or_default();
+    let wanted = labels_of_instance(seen.vm, &labels);
+    (wanted != labels).then_some(Step::SyncLabels { labels: wanted })
+}
+
+/// The labels an instance should have: the template's, one of the machine's own, and of its present ones
+/// KubeVirt's.
+fn labels_of_instance(vm: &VirtualMachine, present: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_kubevirts = |key: &str| key.starts_with(KUBEVIRT_LABELS);
+    let mut labels = present.clone();
+    labels.retain(|key, _| is_kubevirts(key));
+    let template = vm.spec.template.iter().flat_map(|template| &template.metadata.labels).flatten();
+    let own = vm.metadata.labels.iter().flatten().filter(|(key, _)| *key == MAINTENANCE_LABEL);
+    for (key, value) in own.chain(template.filter(|(key, _)| !is_kubevirts(key))) {
+        labels.insert(key.clone(), value.clone());
+    }
+    labels
 }
 
 /// The instance first, then the claims it takes along, then itself.

@@ -26,6 +26,8 @@
 //! - The phase is written before anything is done: a machine that was running and is not
 //!   there any more has failed, and is not started in secret.
 
+pub mod binding;
+
 use std::time::Duration;
 
 use sheaf_resources::kinds::virtual_machine_instance::{VirtualMachineInstance, status::Phase};

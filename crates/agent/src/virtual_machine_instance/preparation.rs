@@ -19,6 +19,7 @@ use sheaf_resources::{
     kinds::{
         cluster_network,
         network_attachment_definition::{self, NetworkAttachmentDefinition, Tagging},
+        persistent_volume::IMAGE_UID_ATTRIBUTE,
         virtual_machine_instance::{
             VirtualMachineInstance, devices::Disk, network::Network, status::ClaimInfo, volume::Volume,
         },
@@ -39,8 +40,6 @@ use crate::{
     step::Step,
 };
 
-/// In a volume's attributes: which image it is a copy of.
-pub const IMAGE_UID_ATTRIBUTE: &str = "sheaf.io/imageUid";
 /// The bridge of the network that machines are on unless they say otherwise.
 pub const DEFAULT_BRIDGE: &str = "mgmt-br";
 /// The address every guest has behind QEMU's user-mode network.

@@ -378,3 +378,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn drawn_hardware_addresses_are_noted_while_it_runs_and_settled_when_it_is_down() {
+    let mut vm = machine(RunStrategy::Manual);
+    let interface = json!([{"name": "nic-0", "bridge": {}}]);
+    let template = vm.spec.template.as_mut().unwrap();
+    template.spec.domain.devices.interfaces = serde_json::from_value(interface).unwrap();
+    let mut there = instance(Phase::Running);
+    there.spec.domain.devices.interfaces.clone_from(&template.spec.domain.devices.interfaces);
+    there.spec.domain.devices.interfaces[0].mac_address = "02:00:00:00:00:07".into();
+    let annotation = r#"{"nic-0":"02:00:00:00:00:07"}"#.to_owned();
+    assert_eq!(settle(&mut vm, Some(&there)), Step::NoteAddresses { annotation: annotation.clone() });
+    vm.metadata.annotations = Some([(MAC_ADDRESS_ANNOTATION.to_owned(), annotation)].into());
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    let addresses = BTreeMap::from([("nic-0".to_owned(), "02:00:00:00:00:07".to_owned())]);
+    assert_eq!(settle(&mut vm, None), Step::SettleAddresses { addresses });
+    let template = vm.spec.template.as_mut().unwrap();
+    template.spec.domain.devices.interfaces[0].mac_address = "02:00:00:00:00:07".into();
+    assert_eq!(settle(&mut vm, None), Step::Rest);
+}
+
+#[test]
+fn the_labels_of_the_template_are_those_of_the_instance_beside_kubevirts_own() {
+    let mut vm = machine(RunStrategy::Always);
+    let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let wanted = labels(&[("app", "web"), ("kubevirt.io/size", "mine")]);
+    vm.spec.template.as_mut().unwrap().metadata.labels = Some(wanted);
+    let mut there = instance(Phase::Scheduled);
+    there.metadata.labels = Some(labels(&[("old", "1"), ("kubevirt.io/nodeName", "n1")]));
+    let synced = labels(&[("app", "web"), ("kubevirt.io/nodeName", "n1")]);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::SyncLabels { labels: synced.clone() });
+    there.metadata.labels = Some(synced);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+}

@@ -19,6 +19,9 @@ pub const EXCLUDED: &str = "EXCLUDED";
 /// In `allocated`: an address of the network itself: its router, its DHCP server.
 pub const RESERVED: &str = "RESERVED";
 
+/// The network of machines that name none: the `networkName` of its pool.
+pub const DEFAULT_NETWORK: &str = "harvester-system/default";
+
 root_type! {
     /// The addresses of one network.
     IPPool = "io.harvesterhci.network.v1alpha1.IPPool",

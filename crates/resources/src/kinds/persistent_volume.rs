@@ -16,9 +16,15 @@ use crate::{
 
 /// Keeps a volume while a claim has it.
 pub const PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
-/// Keeps a volume until its node has removed the data.
+/// Keeps a volume until its bytes are gone.
 pub const DATA_FINALIZER: &str = "sheaf.io/volume-data";
-/// In a CSI volume's attributes: the uid of the image it is a copy of.
+/// `namespace/name` of the claim a volume was made for, where metadata alone is looked at.
+pub const CLAIM_ANNOTATION: &str = "sheaf.io/claim";
+/// In `spec.csi.volumeAttributes`: what keeps the bytes.
+pub const BACKEND_ATTRIBUTE: &str = "sheaf.io/backend";
+/// The backend that keeps them in files on one node.
+pub const LOCAL_BACKEND: &str = "local";
+/// In `spec.csi.volumeAttributes`: the uid of the image it is a copy of.
 pub const IMAGE_UID_ATTRIBUTE: &str = "sheaf.io/imageUid";
 const RECLAIM_POLICIES: [&str; 2] = ["Delete", "Retain"];
 

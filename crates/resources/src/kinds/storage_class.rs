@@ -16,6 +16,10 @@ pub const RESERVED_CLASS: &str = "harvesterhci.io/is-reserved-storageclass";
 pub const HARVESTER_LONGHORN: &str = "harvester-longhorn";
 /// Who makes volumes here, by the name that Harvester's clients know.
 pub const PROVISIONER: &str = "driver.longhorn.io";
+/// Among the parameters of an image's class: the uid of the image.
+pub const IMAGE_UID_PARAMETER: &str = "sheaf.io/imageUid";
+/// Among the parameters of an image's class, and its annotations: `namespace/name` of the image.
+pub const IMAGE_PARAMETER: &str = "sheaf.io/image";
 /// What never changes once a class exists: volumes were made by it.
 const FIXED: [&str; 4] = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
 

@@ -17,11 +17,11 @@ use crate::{
 
 /// The class whose parameters the image's own class takes over.
 pub const STORAGE_CLASS_ANNOTATION: &str = "harvesterhci.io/storageClassName";
-pub const DISPLAY_NAME_LABEL: &str = "harvesterhci.io/imageDisplayName";
-/// The node that fetches the image and keeps it.
+/// The node that fetches and keeps it.
 pub const NODE_ANNOTATION: &str = "sheaf.io/node";
-/// Keeps an image until that node has removed the data.
+/// Keeps an image until its bytes are gone.
 pub const DATA_FINALIZER: &str = "sheaf.io/image-data";
+pub const DISPLAY_NAME_LABEL: &str = "harvesterhci.io/imageDisplayName";
 /// True once it is known where the image comes from. False with a message is final for Terraform.
 pub const INITIALIZED: &str = "Initialized";
 /// True once the image is here.

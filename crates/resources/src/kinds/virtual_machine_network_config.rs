@@ -16,6 +16,15 @@ use crate::{
     wire::{root_type, wire_type},
 };
 
+/// Keeps a config until its addresses are back in the pool.
+pub const ADDRESSES_FINALIZER: &str = "sheaf.io/addresses";
+/// The state of an interface that has its address.
+pub const ALLOCATED: &str = "Allocated";
+/// The state of an interface that waits for one.
+pub const PENDING: &str = "Pending";
+/// The state of an interface that is gone and whose address is about to go back.
+pub const STALE: &str = "Stale";
+
 root_type! {
     /// The addresses of one machine.
     VirtualMachineNetworkConfig = "io.harvesterhci.network.v1alpha1.VirtualMachineNetworkConfig",

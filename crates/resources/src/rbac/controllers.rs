@@ -10,6 +10,10 @@ use super::defaults::{binding_of_user, on, role};
 const CORE: &str = "";
 const EVERY: &str = "*";
 const DEFINITIONS: &str = "apiextensions.k8s.io";
+const HARVESTER: &str = "harvesterhci.io";
+const KUBEVIRT: &str = "kubevirt.io";
+const NETWORK: &str = "network.harvesterhci.io";
+const STORAGE: &str = "storage.k8s.io";
 
 /// The user, and the role, of the controller called `name`.
 pub fn controller_user(name: &str) -> String {
@@ -58,6 +62,30 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         (
+            "persistent-volume",
+            vec![
+                on(follow, CORE, &["persistentvolumeclaims"]),
+                on(&["delete", "get", "list", "patch", "watch"], CORE, &["persistentvolumes"]),
+                on(&["patch"], CORE, &["persistentvolumes/status"]),
+            ],
+        ),
+        (
+            "persistent-volume-claim",
+            vec![
+                on(&["get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
+                on(&["create", "get", "list", "patch", "watch"], CORE, &["persistentvolumes"]),
+                on(
+                    &["patch", "update"],
+                    CORE,
+                    &["persistentvolumeclaims/status", "persistentvolumes/status"],
+                ),
+                on(follow, STORAGE, &["storageclasses"]),
+                on(follow, HARVESTER, &["virtualmachineimages"]),
+                on(follow, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
             "root-ca",
             vec![
                 on(follow, CORE, &["namespaces"]),
@@ -79,5 +107,54 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         ("token", vec![on(&["delete", "list"], "management.cattle.io", &["tokens"])]),
+        (
+            "virtual-machine",
+            vec![
+                on(&["get", "list", "patch", "update", "watch"], KUBEVIRT, &["virtualmachines"]),
+                on(&["update"], KUBEVIRT, &["virtualmachines/status"]),
+                on(
+                    &["create", "delete", "get", "list", "patch", "update", "watch"],
+                    KUBEVIRT,
+                    &["virtualmachineinstances"],
+                ),
+                on(&["create", "delete", "get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
+                on(follow, HARVESTER, &["virtualmachineimages"]),
+                on(follow, STORAGE, &["storageclasses"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "virtual-machine-image",
+            vec![
+                on(&["get", "list", "patch", "watch"], HARVESTER, &["virtualmachineimages"]),
+                on(&["create", "delete", "get", "list", "watch"], STORAGE, &["storageclasses"]),
+                on(follow, CORE, &["nodes"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "virtual-machine-instance",
+            vec![
+                on(&["get", "list", "update", "watch"], KUBEVIRT, &["virtualmachineinstances"]),
+                on(follow, CORE, &["nodes", "persistentvolumeclaims"]),
+                on(&["get", "patch"], CORE, &["persistentvolumes"]),
+                on(follow, NETWORK, &["ippools", "virtualmachinenetworkconfigs"]),
+                on(follow, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "virtual-machine-network-config",
+            vec![
+                on(follow, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
+                on(
+                    &["create", "delete", "get", "list", "patch", "update", "watch"],
+                    NETWORK,
+                    &["virtualmachinenetworkconfigs"],
+                ),
+                on(&["get", "list", "update", "watch"], NETWORK, &["ippools"]),
+                on(follow, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+            ],
+        ),
     ]
 }

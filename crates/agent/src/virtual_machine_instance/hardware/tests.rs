@@ -41,7 +41,8 @@ fn build_on(instance: &VirtualMachineInstance, host: &Abilities) -> Result<Machi
     let names = instance.spec.volumes.iter();
     let layers =
         names.map(|volume| (volume.name.clone(), vec![layer(volume.cloud_init().is_some())])).collect();
-    let machine = machine_of(instance, "0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f".parse().unwrap(), &layers, false, host)?;
+    let machine =
+        machine_of(instance, "0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f".parse().unwrap(), &layers, false, host)?;
     Ok(machine)
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use serde_json::Value;
 
 use super::super::virtual_machine_instance::{
-    CONTROLLER_FINALIZER, GENERATION_ANNOTATION, VirtualMachineInstance,
+    CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, GENERATION_ANNOTATION, VirtualMachineInstance,
     devices::{Bridge, Interface},
     network::{Network, PodNetwork},
     spec::START_PAUSED,
@@ -23,7 +23,7 @@ const DEFAULT_NETWORK: &str = "default";
 /// The instance to create for `vm`; `None` without a template.
 ///
 /// It has the machine's name, and is its: when the machine goes, so does the instance. It
-/// stays until the machine's controller has noted how it ended. `random` is drawn from only
+/// stays until its node has let go of it and the machine's controller has noted how it ended. `random` is drawn from only
 /// where an interface has no hardware address of its own yet.
 pub fn instance_of(vm: &VirtualMachine, random: &mut dyn FnMut(&mut [u8])) -> Option<VirtualMachineInstance> {
     let template = vm.spec.template.as_ref()?;
@@ -45,7 +45,7 @@ pub fn instance_of(vm: &VirtualMachine, random: &mut dyn FnMut(&mut [u8])) -> Op
             labels: template.metadata.labels.clone(),
             annotations: Some(annotations),
             owner_references: Some(vec![owner]),
-            finalizers: Some(vec![CONTROLLER_FINALIZER.into()]),
+            finalizers: Some(vec![CONTROLLER_FINALIZER.into(), FOREGROUND_FINALIZER.into()]),
             ..ObjectMeta::default()
         },
         spec: template.spec.clone(),
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(metadata.annotations.as_ref().unwrap()[GENERATION_ANNOTATION], "3");
         let owner = &metadata.owner_references.as_ref().unwrap()[0];
         assert_eq!((owner.uid.as_str(), owner.controller), ("u-1", Some(true)));
-        assert_eq!(metadata.finalizers.as_ref().unwrap(), &[CONTROLLER_FINALIZER]);
+        assert_eq!(metadata.finalizers.as_ref().unwrap(), &[CONTROLLER_FINALIZER, FOREGROUND_FINALIZER]);
     }
 
     #[test]

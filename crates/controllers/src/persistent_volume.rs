@@ -1,0 +1,91 @@
+//! Releases volumes whose claim is gone, deletes those that go with it, and lets go of what nobody holds.
+//!
+//! The decisions are [`sheaf_planner::claim`]. The bytes of a volume are its node's to remove; only where there
+//! are none, because it was never on a node, is that settled here.
+
+use k8s_openapi::{
+    api::core::v1::{PersistentVolume, PersistentVolumeClaim},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde_json::json;
+use sheaf_client::{
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
+};
+use sheaf_planner::claim::{self, Reclaim, SeenVolume, VolumeStep};
+use sheaf_resources::kinds::persistent_volume::{DATA_FINALIZER, PROTECTION_FINALIZER};
+
+use crate::{
+    Context,
+    object::{self, Object, resource_of},
+};
+
+pub const NAME: &str = "persistent-volume";
+/// More than any volume takes; what is left is done at the next look.
+const MOST_STEPS: usize = 8;
+
+pub(crate) async fn run(context: Context) {
+    let client = context.client.clone();
+    reconciling::run(Volumes { context }, client).await;
+}
+
+struct Volumes {
+    context: Context,
+}
+
+impl Reconciler for Volumes {
+    /// The volume's name.
+    type Key = String;
+
+    const NAME: &'static str = NAME;
+
+    fn watched(&self) -> Vec<Watched> {
+        vec![
+            Watched::all(resource_of::<PersistentVolume>()),
+            Watched::all(resource_of::<PersistentVolumeClaim>()),
+        ]
+    }
+
+    fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<String> {
+        match watch {
+            0 => metadata.name.clone().into_iter().collect(),
+            _ => metadata.uid.as_deref().map(claim::volume_name).into_iter().collect(),
+        }
+    }
+
+    async fn reconcile(&mut self, name: &String) -> Result<Next<String>, ReconcileError> {
+        let client = &self.context.client;
+        for _ in 0..MOST_STEPS {
+            let volume: Option<Object<PersistentVolume>> = object::find(client, "", name).await?;
+            let Some(volume) = volume else { return Ok(Next::rest()) };
+            let spec = volume.typed.spec.clone().unwrap_or_default();
+            let claim = spec.claim_ref.clone().unwrap_or_default();
+            let holder: Option<Object<PersistentVolumeClaim>> = object::find(
+                client,
+                claim.namespace.as_deref().unwrap_or_default(),
+                claim.name.as_deref().unwrap_or_default(),
+            )
+            .await?;
+            let phase = volume.typed.status.as_ref().and_then(|status| status.phase.as_deref());
+            let reclaim = spec.persistent_volume_reclaim_policy.as_deref();
+            let seen = SeenVolume {
+                claim_uid: claim.uid.as_deref().unwrap_or_default(),
+                holder_uid: holder.as_ref().map(Object::uid),
+                reclaim: if reclaim == Some("Delete") { Reclaim::Delete } else { Reclaim::Retain },
+                released: phase == Some("Released"),
+                being_deleted: volume.is_being_deleted(),
+                protected: volume.has_finalizer(PROTECTION_FINALIZER),
+                keeps_data: volume.has_finalizer(DATA_FINALIZER),
+                placed: spec.node_affinity.is_some(),
+            };
+            match claim::next_volume_step(&seen) {
+                VolumeStep::Rest => return Ok(Next::rest()),
+                VolumeStep::MarkReleased => volume.merge_status(json!({"phase": "Released"})).await?,
+                VolumeStep::DeleteVolume => volume.delete().await?,
+                VolumeStep::Unprotect => volume.remove_finalizer(PROTECTION_FINALIZER).await?,
+                VolumeStep::ForgetData => volume.remove_finalizer(DATA_FINALIZER).await?,
+            }
+        }
+        Ok(Next::wake(vec![name.clone()]))
+    }
+}

@@ -1,0 +1,341 @@
+//! Binds claims: makes the volume of each, grows it with its claim, and lets go of claims nobody uses.
+//!
+//! The decisions are [`sheaf_planner::claim`]; what becomes of the volume afterwards is
+//! [`crate::persistent_volume`]. A volume is an object here and nothing else: its bytes are made by the node whose
+//! machine first uses it. A copy of an image is on the image's node from the beginning, since nobody else has
+//! the bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    api::{
+        core::v1::{PersistentVolume, PersistentVolumeClaim},
+        storage::v1::StorageClass,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde_json::{Value, json};
+use sheaf_client::{
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
+};
+use sheaf_planner::claim::{self, Binding, Class, Reason, Reclaim, Seen, Source, Step, Volume};
+use sheaf_resources::{
+    kinds::{
+        persistent_volume::{
+            BACKEND_ATTRIBUTE, CLAIM_ANNOTATION, DATA_FINALIZER, IMAGE_UID_ATTRIBUTE, LOCAL_BACKEND,
+            PROTECTION_FINALIZER as VOLUME_PROTECTION,
+        },
+        persistent_volume_claim::{
+            IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, requested,
+        },
+        storage_class::{IMAGE_PARAMETER, PROVISIONER},
+        virtual_machine::VirtualMachine,
+        virtual_machine_image::{IMPORTED, NODE_ANNOTATION, VirtualMachineImage},
+        virtual_machine_instance::VirtualMachineInstance,
+    },
+    quantity,
+};
+
+use crate::{
+    Context,
+    object::{self, Object, Place, place_of, resource_of},
+    references::References,
+    telling::{How, tell},
+};
+
+pub const NAME: &str = "persistent-volume-claim";
+const COMPONENT: &str = "persistentvolume-controller";
+/// More than any claim takes; what is left is done at the next look.
+const MOST_STEPS: usize = 12;
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+pub(crate) async fn run(context: Context) {
+    let client = context.client.clone();
+    reconciling::run(Claims { context, references: References::default(), waiting: BTreeSet::new() }, client)
+        .await;
+}
+
+/// What a claim depends on, beside machines.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Class(String),
+    Image(Place),
+}
+
+struct Claims {
+    context: Context,
+    references: References<Place, Thing>,
+    /// Claims that wait for a machine to come, or to go.
+    waiting: BTreeSet<Place>,
+}
+
+impl Reconciler for Claims {
+    type Key = Place;
+
+    const NAME: &'static str = NAME;
+
+    fn watched(&self) -> Vec<Watched> {
+        vec![
+            Watched::all(resource_of::<PersistentVolumeClaim>()),
+            Watched::all(resource_of::<PersistentVolume>()),
+            Watched::all(resource_of::<StorageClass>()),
+            Watched::all(resource_of::<VirtualMachineImage>()),
+            Watched::all(resource_of::<VirtualMachine>()),
+            Watched::all(resource_of::<VirtualMachineInstance>()),
+        ]
+    }
+
+    fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
+        match watch {
+            0 => place_of(metadata).into_iter().collect(),
+            1 => {
+                let claim = metadata.annotations.as_ref().and_then(|all| all.get(CLAIM_ANNOTATION));
+                let place = claim.and_then(|claim| claim.split_once('/'));
+                place.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).into_iter().collect()
+            }
+            2 => self.references.to(&Thing::Class(metadata.name.clone().unwrap_or_default())),
+            3 => place_of(metadata).map(|image| self.references.to(&Thing::Image(image))).unwrap_or_default(),
+            _ => {
+                let here = |place: &&Place| Some(&place.0) == metadata.namespace.as_ref();
+                self.waiting.iter().filter(here).cloned().collect()
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
+        self.waiting.remove(place);
+        for _ in 0..MOST_STEPS {
+            let Some(mut claim) = self.claim(place).await? else {
+                self.references.set(place, BTreeSet::new());
+                return Ok(Next::rest());
+            };
+            let look = self.look(place, &claim).await?;
+            let step = claim::next_step(&look.seen);
+            match &step {
+                Step::Rest => return Ok(Next::rest()),
+                Step::Wait(reason) => {
+                    if matches!(reason, Reason::InUse | Reason::NoConsumer) {
+                        self.waiting.insert(place.clone());
+                    }
+                    let (word, message) = reason.words();
+                    let sort = if word == "ProvisioningFailed" { "Warning" } else { "Normal" };
+                    // A claim that cannot go yet says so by itself.
+                    if *reason != Reason::InUse {
+                        tell(&self.context, COMPONENT, &claim.read, (sort, word, &message), How::Once).await;
+                    }
+                    return Ok(Next::rest());
+                }
+                step => self.act(step, &mut claim, &look).await?,
+            }
+        }
+        Ok(Next::wake(vec![place.clone()]))
+    }
+}
+
+/// A claim, and what its volume is made with.
+struct Look {
+    seen: Seen,
+    volume: Option<Object<PersistentVolume>>,
+    image: Option<Object<VirtualMachineImage>>,
+    reclaim_policy: String,
+}
+
+impl Claims {
+    async fn claim(&self, place: &Place) -> Result<Option<Object<PersistentVolumeClaim>>, ReconcileError> {
+        object::find(&self.context.client, &place.0, &place.1).await
+    }
+
+    async fn look(
+        &mut self,
+        place: &Place,
+        claim: &Object<PersistentVolumeClaim>,
+    ) -> Result<Look, ReconcileError> {
+        let client = &self.context.client;
+        let (spec, status) = (claim.typed.spec.clone().unwrap_or_default(), claim.typed.status.as_ref());
+        let class_name = spec.storage_class_name.clone().unwrap_or_default();
+        let class: Option<Object<StorageClass>> = object::find(client, "", &class_name).await?;
+        let image = image_of(claim, class.as_ref());
+        let mut things = BTreeSet::from([Thing::Class(class_name)]);
+        things.extend(image.clone().map(Thing::Image));
+        self.references.set(place, things);
+        let (source, image) = match image {
+            None => (Source::Empty, None),
+            Some((namespace, name)) => {
+                let image: Option<Object<VirtualMachineImage>> =
+                    object::find(client, &namespace, &name).await?;
+                (source_of(image.as_ref()), image)
+            }
+        };
+        let volume: Option<Object<PersistentVolume>> =
+            object::find(client, "", &claim::volume_name(claim.uid())).await?;
+        let class = class.map(|class| class.typed);
+        let reclaim_policy =
+            class.as_ref().and_then(|class| class.reclaim_policy.clone()).unwrap_or_else(|| "Delete".into());
+        let patient = class.as_ref().and_then(|class| class.volume_binding_mode.as_deref())
+            == Some("WaitForFirstConsumer");
+        let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
+        let bound = status.and_then(|status| status.phase.as_deref()) == Some("Bound");
+        let in_use = (claim.is_being_deleted() || (patient && !bound)) && self.is_in_use(place).await?;
+        let seen = Seen {
+            uid: claim.uid().to_owned(),
+            being_deleted: claim.is_being_deleted(),
+            bound,
+            volume_name: spec.volume_name.clone().unwrap_or_default(),
+            requested_bytes: requested(&claim.read.data).unwrap_or(0),
+            capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
+            class: class.map(|class| Class {
+                ours: class.provisioner == PROVISIONER,
+                binding: if patient { Binding::WaitForFirstConsumer } else { Binding::Immediate },
+                reclaim: if reclaim_policy == "Retain" { Reclaim::Retain } else { Reclaim::Delete },
+                may_grow: class.allow_volume_expansion == Some(true),
+            }),
+            source,
+            in_use,
+            volume: volume.as_ref().map(|volume| in_planner_words(&volume.typed)),
+        };
+        Ok(Look { seen, volume, image, reclaim_policy })
+    }
+
+    /// Whether a machine, or an instance that is not over, names the claim.
+    async fn is_in_use(&self, (namespace, name): &Place) -> Result<bool, ReconcileError> {
+        let client = &self.context.client;
+        let instances: Vec<VirtualMachineInstance> = object::list(client, namespace).await?;
+        let mut live = instances.iter().filter(|instance| !instance.status.phase.is_final());
+        if live.any(|instance| instance.spec.claim_names().any(|claim| claim == name)) {
+            return Ok(true);
+        }
+        let machines: Vec<VirtualMachine> = object::list(client, namespace).await?;
+        let mut templates = machines.iter().filter_map(|vm| vm.spec.template.as_ref());
+        Ok(templates.any(|template| template.spec.claim_names().any(|claim| claim == name)))
+    }
+
+    async fn act(
+        &self,
+        step: &Step,
+        claim: &mut Object<PersistentVolumeClaim>,
+        look: &Look,
+    ) -> Result<(), ReconcileError> {
+        let status = &claim.read.data["status"];
+        match step {
+            Step::Rest | Step::Wait(_) => {}
+            Step::CreateVolume { name, bytes } => {
+                let volume = volume_to_create(claim, look, name, *bytes);
+                object::create::<PersistentVolume>(&self.context.client, "", volume).await?;
+                let words = format!("Successfully provisioned volume {name}");
+                let words = ("Normal", "ProvisioningSucceeded", words.as_str());
+                tell(&self.context, COMPONENT, &claim.read, words, How::Once).await;
+            }
+            Step::BindVolume => {
+                if let Some(volume) = &look.volume {
+                    volume.merge_status(json!({"phase": "Bound"})).await?;
+                }
+            }
+            Step::NameVolume { name } => {
+                let annotations = json!({
+                    PROVISIONER_ANNOTATION: PROVISIONER, "pv.kubernetes.io/bind-completed": "yes",
+                    "pv.kubernetes.io/bound-by-controller": "yes",
+                });
+                let change = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": name}});
+                claim.merge(change).await?;
+            }
+            Step::BindClaim { bytes } => {
+                let modes = claim.read.data["spec"]["accessModes"].clone();
+                let bound = json!({
+                    "phase": "Bound", "accessModes": modes, "capacity": {"storage": quantity::bytes(*bytes)},
+                });
+                claim.merge_status(bound).await?;
+            }
+            Step::GrowVolume { bytes } => {
+                if let Some(volume) = &look.volume {
+                    let capacity = json!({"storage": quantity::bytes(*bytes)});
+                    volume.merge(json!({"spec": {"capacity": capacity}})).await?;
+                }
+            }
+            Step::NoteCapacity { bytes } => {
+                let mut status = status.clone();
+                status["capacity"]["storage"] = json!(quantity::bytes(*bytes));
+                claim.write_status(status).await?;
+                let words = ("Normal", "VolumeResizeSuccessful", "the volume is as large as was asked for");
+                tell(&self.context, COMPONENT, &claim.read, words, How::Now).await;
+            }
+            Step::ReleaseClaim => claim.remove_finalizer(PROTECTION_FINALIZER).await?,
+        }
+        Ok(())
+    }
+}
+
+/// The image a claim is a copy of: what it says itself, else what its class is for.
+pub(crate) fn image_of(
+    claim: &Object<PersistentVolumeClaim>,
+    class: Option<&Object<StorageClass>>,
+) -> Option<Place> {
+    let parameters = class.and_then(|class| class.typed.parameters.as_ref());
+    let of_class =
+        parameters.and_then(|parameters| parameters.get(IMAGE_PARAMETER)).map_or("", String::as_str);
+    let image = [claim.annotation(IMAGE_ANNOTATION), of_class].into_iter().find(|image| !image.is_empty())?;
+    image.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+}
+
+pub(crate) fn source_of(image: Option<&Object<VirtualMachineImage>>) -> Source {
+    let Some(image) = image.filter(|image| !image.is_being_deleted()) else { return Source::MissingImage };
+    if image.typed.is_imported() && !image.annotation(NODE_ANNOTATION).is_empty() {
+        return Source::Image { virtual_size: image.typed.status.virtual_size };
+    }
+    match image.typed.condition(IMPORTED) {
+        Some(condition) if condition.status == "False" => Source::FailedImage,
+        Some(_) | None => Source::ArrivingImage,
+    }
+}
+
+fn in_planner_words(volume: &PersistentVolume) -> Volume {
+    let spec = volume.spec.as_ref();
+    let capacity = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+    let claim = spec.and_then(|spec| spec.claim_ref.as_ref());
+    Volume {
+        claim_uid: claim.and_then(|claim| claim.uid.clone()).unwrap_or_default(),
+        bound: volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound"),
+        capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
+    }
+}
+
+fn volume_to_create(claim: &Object<PersistentVolumeClaim>, look: &Look, name: &str, bytes: i64) -> Value {
+    let (spec, metadata) = (&claim.read.data["spec"], claim.metadata());
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let mut attributes = BTreeMap::from([(BACKEND_ATTRIBUTE, LOCAL_BACKEND)]);
+    if let Some(image) = &look.image {
+        attributes.insert(IMAGE_UID_ATTRIBUTE, image.uid());
+    }
+    let mut volume = json!({
+        "metadata": {
+            "name": name,
+            "annotations": {
+                "pv.kubernetes.io/provisioned-by": PROVISIONER,
+                CLAIM_ANNOTATION: format!("{namespace}/{}", claim.name()),
+            },
+            "finalizers": [VOLUME_PROTECTION, DATA_FINALIZER],
+        },
+        "spec": {
+            "accessModes": spec["accessModes"],
+            "volumeMode": spec["volumeMode"],
+            "storageClassName": spec["storageClassName"],
+            "persistentVolumeReclaimPolicy": look.reclaim_policy,
+            "capacity": {"storage": quantity::bytes(bytes)},
+            "claimRef": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace,
+                "name": claim.name(), "uid": metadata.uid,
+            },
+            "csi": {"driver": PROVISIONER, "volumeHandle": name, "volumeAttributes": attributes},
+        },
+    });
+    if let Some(image) = &look.image {
+        volume["spec"]["nodeAffinity"] = on_node(image.annotation(NODE_ANNOTATION));
+    }
+    volume
+}
+
+/// The affinity of a volume whose bytes are on one node.
+pub(crate) fn on_node(node: &str) -> Value {
+    let expression = json!({"key": HOSTNAME_LABEL, "operator": "In", "values": [node]});
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
+}

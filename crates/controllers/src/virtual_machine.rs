@@ -1,0 +1,196 @@
+//! Runs virtual machines: makes and ends their instances as their run strategy says, makes the claims they bring along,
+//! and keeps their status true.
+//!
+//! The decisions are [`sheaf_planner::virtual_machine`]; here is only looking and acting. All that must outlive an
+//! instance (what was asked for, how it ended, how often it failed, its hardware addresses) is written into
+//! the machine before the instance goes, so an interruption between any two writes loses nothing.
+
+mod look;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde_json::json;
+use sheaf_client::{
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
+};
+use sheaf_planner::virtual_machine::{self, Event, Step};
+use sheaf_resources::{
+    kinds::{
+        virtual_machine::{FINALIZER, MAC_ADDRESS_ANNOTATION, VirtualMachine, instance::instance_of},
+        virtual_machine_image::VirtualMachineImage,
+        virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance},
+    },
+    quantity,
+};
+
+use self::look::{Look, Thing};
+use crate::{
+    Context,
+    object::{self, Object, Place, place_of, resource_of},
+    references::References,
+    telling::{How, tell},
+};
+
+pub const NAME: &str = "virtual-machine";
+const COMPONENT: &str = "virtualmachine-controller";
+/// More than any machine takes; what is left is done at the next look.
+const MOST_STEPS: usize = 24;
+
+pub(crate) async fn run(context: Context) {
+    let client = context.client.clone();
+    reconciling::run(Machines { context, references: References::default() }, client).await;
+}
+
+struct Machines {
+    context: Context,
+    references: References<Place, Thing>,
+}
+
+impl Reconciler for Machines {
+    type Key = Place;
+
+    const NAME: &'static str = NAME;
+
+    fn watched(&self) -> Vec<Watched> {
+        vec![
+            Watched::all(resource_of::<VirtualMachine>()),
+            Watched::all(resource_of::<VirtualMachineInstance>()),
+            Watched::all(resource_of::<PersistentVolumeClaim>()),
+            Watched::all(resource_of::<VirtualMachineImage>()),
+        ]
+    }
+
+    fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
+        let Some(place) = place_of(metadata) else { return Vec::new() };
+        match watch {
+            // An instance has its machine's name.
+            0 | 1 => vec![place],
+            2 => self.references.to(&Thing::Claim(place)),
+            _ => self.references.to(&Thing::Image(place)),
+        }
+    }
+
+    async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
+        let client = self.context.client.clone();
+        for _ in 0..MOST_STEPS {
+            let vm: Option<Object<VirtualMachine>> = object::find(&client, &place.0, &place.1).await?;
+            let Some(vm) = vm else {
+                self.references.set(place, BTreeSet::new());
+                return Ok(Next::rest());
+            };
+            self.references.set(place, look::things(place, &vm.typed));
+            let look = Look::at(&client, place, &vm).await?;
+            let now = self.context.world.clock.now().as_second();
+            let step = virtual_machine::next_step(&look.seen(&vm.typed, now));
+            match step {
+                Step::Rest => return Ok(Next::rest()),
+                Step::Wait { until } => {
+                    let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1);
+                    return Ok(Next::again_after(Duration::from_secs(wait)));
+                }
+                step => {
+                    if !self.take(step, place, vm, look).await? {
+                        return Ok(Next::again_after(crate::LOOK_AGAIN));
+                    }
+                }
+            }
+        }
+        Ok(Next::wake(vec![place.clone()]))
+    }
+}
+
+impl Machines {
+    /// Acts, and tells how that went; answers whether it was done.
+    async fn take(
+        &self,
+        step: Step,
+        place: &Place,
+        vm: Object<VirtualMachine>,
+        look: Look,
+    ) -> Result<bool, ReconcileError> {
+        let (about, typed) = (vm.read.clone(), vm.typed.clone());
+        let done = self.act(&step, place, vm, look).await;
+        let (told, how): (Option<Event>, How) = match &done {
+            Ok(true) => (virtual_machine::event_of(&step, &typed), How::Now),
+            Err(ReconcileError::Api(kube::Error::Api(why))) if !why.is_conflict() => {
+                (virtual_machine::failure_event_of(&step, &typed, &why.message), How::Once)
+            }
+            Ok(false) | Err(_) => (None, How::Now),
+        };
+        if let Some((sort, reason, message)) = told {
+            tell(&self.context, COMPONENT, &about, (sort, reason, &message), how).await;
+        }
+        done
+    }
+
+    /// Answers whether it was done; what cannot be made, because its namespace goes, was not.
+    async fn act(
+        &self,
+        step: &Step,
+        place: &Place,
+        mut vm: Object<VirtualMachine>,
+        look: Look,
+    ) -> Result<bool, ReconcileError> {
+        let client = &self.context.client;
+        match (step, look.instance) {
+            (Step::Rest | Step::Wait { .. }, _) => {}
+            (Step::WriteStatus(status), _) => vm.write_status(json!(status)).await?,
+            (Step::CreateClaim(claim), _) => {
+                return Ok(object::create::<PersistentVolumeClaim>(client, &place.0, json!(claim)).await?);
+            }
+            (Step::GrowClaim { name, bytes }, _) => {
+                let claim: Option<Object<PersistentVolumeClaim>> =
+                    object::find(client, &place.0, name).await?;
+                if let Some(claim) = claim {
+                    let requests = json!({"storage": quantity::bytes(*bytes)});
+                    claim.merge(json!({"spec": {"resources": {"requests": requests}}})).await?;
+                }
+            }
+            (Step::CreateInstance, _) => {
+                let chance = &self.context.world.chance;
+                let instance = instance_of(&vm.typed, &mut |bytes| chance.fill(bytes));
+                let Some(instance) = instance else { return Ok(false) };
+                return Ok(object::create::<VirtualMachineInstance>(client, &place.0, json!(instance)).await?);
+            }
+            (Step::DeleteInstance { .. }, Some(instance)) => instance.delete().await?,
+            (Step::ReleaseInstance { .. }, Some(instance)) => {
+                instance.remove_finalizer(CONTROLLER_FINALIZER).await?;
+            }
+            (Step::NoteAddresses { annotation }, _) => {
+                vm.merge(json!({"metadata": {"annotations": {MAC_ADDRESS_ANNOTATION: annotation}}})).await?;
+            }
+            (Step::SettleAddresses { addresses }, _) => {
+                let devices = &mut vm.read.data["spec"]["template"]["spec"]["domain"]["devices"];
+                for interface in devices["interfaces"].as_array_mut().into_iter().flatten() {
+                    let name = interface["name"].as_str().unwrap_or_default();
+                    if let Some(address) = addresses.get(name) {
+                        interface["macAddress"] = json!(address);
+                    }
+                }
+                vm.write().await?;
+            }
+            (Step::SyncLabels { labels }, Some(mut instance)) => {
+                instance.read.metadata.labels = Some(labels.clone());
+                instance.write().await?;
+            }
+            (Step::SetRunStrategy(strategy), _) => {
+                vm.merge(json!({"spec": {"runStrategy": strategy, "running": null}})).await?;
+            }
+            (Step::DeleteClaims { names }, _) => {
+                for name in names {
+                    let claim: Option<Object<PersistentVolumeClaim>> =
+                        object::find(client, &place.0, name).await?;
+                    if let Some(claim) = claim.filter(|claim| !claim.is_being_deleted()) {
+                        claim.delete().await?;
+                    }
+                }
+            }
+            (Step::RemoveFinalizer, _) => vm.remove_finalizer(FINALIZER).await?,
+            // It went while we were deciding.
+            (Step::DeleteInstance { .. } | Step::ReleaseInstance { .. } | Step::SyncLabels { .. }, None) => {}
+        }
+        Ok(true)
+    }
+}

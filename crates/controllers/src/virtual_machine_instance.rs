@@ -1,0 +1,309 @@
+//! Binds instances to nodes: waits until all an instance needs is there, chooses its node, and says in its status what is
+//! in the way until then.
+//!
+//! The decisions are [`sheaf_planner::placement`] and [`sheaf_planner::virtual_machine_instance::binding`]. The
+//! volumes of an instance are put on its node first, then the instance itself, in one write; from then on its status
+//! is the node's agent's. One that is deleted before it had a node is let go here. Interrupted in between, a volume
+//! is on a node already and the instance follows it there.
+//!
+//! Deliberately absent: taking an instance off a node that is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    api::core::v1::{Node, NodeSelector, PersistentVolume, PersistentVolumeClaim},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
+};
+use serde_json::json;
+use sheaf_client::{
+    reconciling::{self, Next, ReconcileError, Reconciler},
+    watching::Watched,
+};
+use sheaf_planner::{
+    network_config,
+    placement::{self, Neighbour, Share, Wanted},
+    virtual_machine_instance::binding::{self, Finding},
+};
+use sheaf_resources::kinds::{
+    network_attachment_definition::NetworkAttachmentDefinition,
+    virtual_machine_instance::{FOREGROUND_FINALIZER, NODE_NAME_LABEL, VirtualMachineInstance},
+    virtual_machine_network_config::VirtualMachineNetworkConfig,
+};
+
+use crate::{
+    Context,
+    object::{self, Object, Place, place_of, resource_of},
+    persistent_volume_claim::on_node,
+    references::References,
+    telling::{How, tell},
+    virtual_machine_network_config::{DefaultNetwork, definitions},
+};
+
+pub const NAME: &str = "virtual-machine-instance";
+const COMPONENT: &str = "virtualmachine-controller";
+/// An instance that fits nowhere looks again this often: what ended and was kept makes room without a word.
+const LOOK_FOR_ROOM_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
+const CREATOR_LABEL: &str = "harvesterhci.io/creator";
+/// The machines of guest clusters, which read their place from their instance.
+const NODE_DRIVER: &str = "docker-machine-driver-harvester";
+const TOPOLOGY: [&str; 3] =
+    ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"];
+
+pub(crate) async fn run(context: Context) {
+    let client = context.client.clone();
+    let placing =
+        Placing { context, references: References::default(), waiting: BTreeSet::new(), neighbours: None };
+    reconciling::run(placing, client).await;
+}
+
+/// What an instance waits for, beside a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Claim(Place),
+    /// `namespace/name`.
+    Network(String),
+}
+
+struct Placing {
+    context: Context,
+    references: References<Place, Thing>,
+    /// Instances that fit nowhere.
+    waiting: BTreeSet<Place>,
+    /// Who is where. Read once, and kept by looking at every instance that changes.
+    neighbours: Option<BTreeMap<Place, Neighbour>>,
+}
+
+impl Reconciler for Placing {
+    type Key = Place;
+
+    const NAME: &'static str = NAME;
+
+    fn watched(&self) -> Vec<Watched> {
+        vec![
+            Watched::all(resource_of::<VirtualMachineInstance>()),
+            Watched::all(resource_of::<PersistentVolumeClaim>()),
+            Watched::all(resource_of::<VirtualMachineNetworkConfig>()),
+            Watched::all(resource_of::<NetworkAttachmentDefinition>()),
+            Watched::all(resource_of::<Node>()),
+        ]
+    }
+
+    fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
+        let place = place_of(metadata);
+        match (watch, place) {
+            // One that goes makes room.
+            (0, Some(place)) if metadata.deletion_timestamp.is_some() => {
+                self.waiting.iter().cloned().chain([place]).collect()
+            }
+            // A config has the name of its machine.
+            (0 | 2, place) => place.into_iter().collect(),
+            (1, Some(claim)) => self.references.to(&Thing::Claim(claim)),
+            (3, Some((namespace, name))) => {
+                self.references.to(&Thing::Network(format!("{namespace}/{name}")))
+            }
+            (_, _) => self.waiting.iter().cloned().collect(),
+        }
+    }
+
+    async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
+        self.waiting.remove(place);
+        let instance: Option<Object<VirtualMachineInstance>> =
+            object::find(&self.context.client, &place.0, &place.1).await?;
+        self.take_note(place, instance.as_ref().map(|instance| &instance.typed));
+        let unbound = |instance: &Object<VirtualMachineInstance>| instance.typed.status.node_name.is_empty();
+        let Some(instance) = instance.filter(unbound) else {
+            self.references.set(place, BTreeSet::new());
+            return Ok(Next::rest());
+        };
+        if instance.is_being_deleted() {
+            self.let_go(instance).await?;
+            return Ok(Next::rest());
+        }
+        if instance.typed.status.phase.is_final() {
+            return Ok(Next::rest());
+        }
+        let (finding, volumes) = self.find_node(place, &instance).await?;
+        let node = match &finding {
+            Finding::Node(name) => object::find::<Node>(&self.context.client, "", name).await?,
+            _ => None,
+        };
+        for volume in volumes.iter().filter(|_| node.is_some()) {
+            let affinity = volume.typed.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+            if let (None, Some(node)) = (affinity, &node) {
+                volume.merge(json!({"spec": {"nodeAffinity": on_node(node.name())}})).await?;
+            }
+        }
+        self.write(place, instance, &finding, node.as_ref()).await?;
+        if matches!(finding, Finding::Unschedulable(_)) {
+            self.waiting.insert(place.clone());
+            return Ok(Next::again_after(LOOK_FOR_ROOM_EVERY));
+        }
+        Ok(Next::rest())
+    }
+}
+
+impl Placing {
+    /// Where the instance can go, and its volumes.
+    async fn find_node(
+        &mut self,
+        place: &Place,
+        instance: &Object<VirtualMachineInstance>,
+    ) -> Result<(Finding, Vec<Object<PersistentVolume>>), ReconcileError> {
+        let client = self.context.client.clone();
+        let spec = &instance.typed.spec;
+        let (claims, networks) = (spec.claim_names(), definitions(spec, &place.0));
+        let claims: BTreeSet<Place> = claims.map(|name| (place.0.clone(), name.to_owned())).collect();
+        let things = claims.iter().cloned().map(Thing::Claim);
+        self.references.set(place, things.chain(networks.iter().cloned().map(Thing::Network)).collect());
+        let found = |finding| Ok((finding, Vec::new()));
+        let mut volumes = Vec::new();
+        let mut ready = true;
+        for (namespace, name) in &claims {
+            let claim: Option<Object<PersistentVolumeClaim>> = object::find(&client, namespace, name).await?;
+            let Some(claim) = claim else {
+                return found(Finding::MissingClaim(format!("{namespace}/{name}")));
+            };
+            let phase = claim.typed.status.as_ref().and_then(|status| status.phase.as_deref());
+            let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+            match object::find::<PersistentVolume>(&client, "", volume.unwrap_or_default()).await? {
+                Some(volume) if phase == Some("Bound") => volumes.push(volume),
+                _ => ready = false,
+            }
+        }
+        let network = DefaultNetwork::read(&client, &networks).await?;
+        if let Some(missing) = networks.iter().find(|name| !network.exists(name)) {
+            return found(Finding::MissingNetwork(missing.clone()));
+        }
+        if !ready || !self.has_addresses(place, instance, &network).await? {
+            return found(Finding::NotReady);
+        }
+        let nodes: Vec<Node> = object::list(&client, "").await?;
+        let neighbours: Vec<Neighbour> = self.neighbours(place).await?;
+        let labels = instance.metadata().labels.clone().unwrap_or_default();
+        let places: Vec<NodeSelector> = volumes
+            .iter()
+            .filter_map(|volume| volume.typed.spec.as_ref()?.node_affinity.as_ref()?.required.clone())
+            .collect();
+        let wanted = Wanted { spec, namespace: &place.0, labels: &labels, volumes: &places };
+        Ok(match placement::choose_node(&wanted, &nodes, &neighbours) {
+            Ok(node) => (Finding::Node(node), volumes),
+            Err(why) => (Finding::Unschedulable(why.to_string()), Vec::new()),
+        })
+    }
+
+    /// Whether every interface on the default network has its address, and this machine's config says so.
+    async fn has_addresses(
+        &self,
+        place: &Place,
+        instance: &Object<VirtualMachineInstance>,
+        network: &DefaultNetwork,
+    ) -> Result<bool, ReconcileError> {
+        let is_default = |name: &str| network.is_default(name);
+        let wanted =
+            network_config::interfaces_on_default_network(&instance.typed.spec, &place.0, &is_default);
+        if wanted.is_empty() {
+            return Ok(true);
+        }
+        let config: Option<Object<VirtualMachineNetworkConfig>> =
+            object::find(&self.context.client, &place.0, &place.1).await?;
+        let Some(config) = config.filter(|config| !config.is_being_deleted()) else { return Ok(false) };
+        let owners = instance.metadata().owner_references.iter().flatten().map(|owner| owner.uid.as_str());
+        let machines: BTreeSet<&str> = owners.chain([instance.uid()]).collect();
+        let mut held = config.metadata().owner_references.iter().flatten();
+        let is_own = held.any(|owner| machines.contains(owner.uid.as_str()));
+        Ok(is_own && wanted.iter().all(|one| network_config::has_address(&config.typed, &one.mac_address)))
+    }
+
+    /// Everybody else who is on a node.
+    async fn neighbours(&mut self, place: &Place) -> Result<Vec<Neighbour>, ReconcileError> {
+        if self.neighbours.is_none() {
+            self.neighbours = Some(BTreeMap::new());
+            let all: Vec<VirtualMachineInstance> = match object::list(&self.context.client, "").await {
+                Ok(all) => all,
+                Err(why) => {
+                    self.neighbours = None;
+                    return Err(why);
+                }
+            };
+            for instance in &all {
+                if let Some(place) = place_of(&instance.metadata) {
+                    self.take_note(&place, Some(instance));
+                }
+            }
+        }
+        let all = self.neighbours.iter().flatten();
+        Ok(all.filter(|(other, _)| *other != place).map(|(_, neighbour)| neighbour.clone()).collect())
+    }
+
+    fn take_note(&mut self, place: &Place, instance: Option<&VirtualMachineInstance>) {
+        let Some(neighbours) = &mut self.neighbours else { return };
+        let there = |instance: &&VirtualMachineInstance| {
+            !instance.status.node_name.is_empty() && !instance.status.phase.is_final()
+        };
+        match instance.filter(there) {
+            None => neighbours.remove(place),
+            Some(instance) => {
+                let neighbour = Neighbour {
+                    namespace: place.0.clone(),
+                    labels: instance.metadata.labels.clone().unwrap_or_default(),
+                    node: instance.status.node_name.clone(),
+                    share: Share::of(&instance.spec),
+                };
+                neighbours.insert(place.clone(), neighbour)
+            }
+        };
+    }
+
+    /// Writes what was found, if it is news; with a node, that is the binding.
+    async fn write(
+        &mut self,
+        place: &Place,
+        mut instance: Object<VirtualMachineInstance>,
+        finding: &Finding,
+        node: Option<&Object<Node>>,
+    ) -> Result<(), ReconcileError> {
+        let status = binding::status_of(&instance.typed.status, finding, self.now());
+        if status == instance.typed.status && instance.has_finalizer(FOREGROUND_FINALIZER) {
+            return Ok(());
+        }
+        instance.read.data["status"] = json!(status);
+        if !instance.has_finalizer(FOREGROUND_FINALIZER) {
+            instance.read.metadata.finalizers.get_or_insert_default().push(FOREGROUND_FINALIZER.into());
+        }
+        if let Some(node) = node {
+            let labels = instance.read.metadata.labels.get_or_insert_default();
+            labels.insert(NODE_NAME_LABEL.into(), node.name().to_owned());
+            if labels.get(CREATOR_LABEL).is_some_and(|creator| creator == NODE_DRIVER) {
+                let of_node = node.metadata().labels.clone().unwrap_or_default();
+                let topology =
+                    TOPOLOGY.iter().filter_map(|key| Some(((*key).to_owned(), of_node.get(*key)?.clone())));
+                instance.read.metadata.annotations.get_or_insert_default().extend(topology);
+            }
+        }
+        instance.write().await?;
+        instance.typed.status = status;
+        self.take_note(place, Some(&instance.typed));
+        if let Some((sort, reason, message)) = finding.event() {
+            tell(&self.context, COMPONENT, &instance.read, (sort, reason, &message), How::Once).await;
+        }
+        Ok(())
+    }
+
+    /// An instance that is told to go and never had a node has nobody else to let go of it.
+    async fn let_go(&self, mut instance: Object<VirtualMachineInstance>) -> Result<(), ReconcileError> {
+        if !instance.has_finalizer(FOREGROUND_FINALIZER) && instance.typed.status.phase.is_final() {
+            return Ok(());
+        }
+        if !instance.typed.status.phase.is_final() {
+            instance.read.data["status"] = json!(binding::never_started(&instance.typed.status, self.now()));
+        }
+        let finalizers = instance.read.metadata.finalizers.get_or_insert_default();
+        finalizers.retain(|finalizer| finalizer != FOREGROUND_FINALIZER);
+        instance.write().await
+    }
+
+    fn now(&self) -> Option<Time> {
+        Timestamp::from_second(self.context.world.clock.now().as_second()).ok().map(Time)
+    }
+}
