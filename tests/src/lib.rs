@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: a real node in a process of its own, and two ways to ask it
-//! things: the real kubectl, and HTTP written by hand (so that it can also be written badly).
+//! What the end-to-end tests share: a real node in a process of its own, and the ways to ask it
+//! things: the real kubectl and virtctl, and HTTP written by hand (so that it can also be written badly).
 //!
 //! Nothing here knows how the server works inside; what it does is looked at from outside only.
 
@@ -9,3 +9,5 @@ pub mod http;
 pub mod kubectl;
 pub mod node;
 pub mod patience;
+pub mod program;
+pub mod virtctl;

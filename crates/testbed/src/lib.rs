@@ -5,10 +5,11 @@
 //! milliseconds and the same seed gives the same run. Errors are panics here: a test that cannot set up its world has
 //! nothing to say.
 //!
-//! Deliberately absent: nodes. There is nothing for them to do yet.
+//! Deliberately absent: nodes, which act on a real host. [`guests`] is for tests that do.
 
 pub mod cluster;
 pub mod cut;
+pub mod guests;
 pub mod kubectl;
 pub mod simulation;
 pub mod trace;
