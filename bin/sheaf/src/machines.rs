@@ -14,8 +14,9 @@ use sheaf_agent::{
     virtual_machine_instance::{Abilities, Notes, Tools},
     virtualisation::{QEMU, Virtualisation},
 };
-use sheaf_hypervisor::{Hypervisor, HypervisorConfig, Launcher, user_ids::Identity};
-use sheaf_network::{Network, NetworkConfig, NetworkNames, user_mode};
+use sheaf_hypervisor::{Hypervisor, HypervisorConfig, Launcher, UserIds, user_ids::Identity};
+use sheaf_network::{Ipv4Net, Network, NetworkConfig, NetworkNames, user_mode};
+use sheaf_resources::kinds::ip_pool::{Cidr, DEFAULT_NETWORK, IPPool};
 use sheaf_storage::{Storage, StorageConfig};
 use tracing::{info, warn};
 
@@ -34,57 +35,57 @@ pub enum NoTools {
     Notes(#[from] sheaf_agent::virtual_machine_instance::NoteError),
     #[error("the place for disks cannot be opened")]
     Storage(#[from] sheaf_storage::DiskError),
+    #[error("the addresses of the machines' network cannot be read")]
+    Addresses(#[source] Box<kube::Error>),
     #[error("the network of the machines cannot be as configured")]
     Network(#[from] sheaf_network::ConfigError),
 }
 
-/// What there is to run machines with, and how: none where there is no QEMU to use.
-pub async fn examine(node: &Node) -> Result<(Virtualisation, Option<Tools>), NoTools> {
+/// Hands for the machines of this host. Touches nothing but the data directory.
+pub async fn tools(node: &Node, vm_cidr: Cidr) -> Result<Tools, NoTools> {
     let data_dir = &node.config.data_dir;
     let deaths = Deaths::after(node.config.die_after_step);
-    let launcher = Launcher {
-        program: env::current_exe().map_err(NoTools::OwnBinary)?,
-        arguments: vec![LAUNCHER.into()],
-    };
-    let mut hypervisor = HypervisorConfig::of_host(data_dir.clone(), launcher);
+    let mut hypervisor = hypervisor(data_dir)?;
     hypervisor.after_step = Arc::new(deaths.hook());
-    let identity = hypervisor.user_ids.choose(&Default::default()).flatten();
-    let identity = identity.map(|uid| Identity { uid, gid: uid });
-    let virtualisation = Virtualisation::examine(Path::new(QEMU), identity).await;
-    let Ok(capabilities) = virtualisation.qemu.clone() else { return Ok((virtualisation, None)) };
+    let mut storage = StorageConfig::in_directory(data_dir);
+    storage.after_step = sheaf_storage::AfterStep::call(deaths.hook());
+    Ok(Tools {
+        hypervisor: Arc::new(Hypervisor::new(hypervisor)),
+        storage: Storage::open(storage).await?,
+        ports: Arc::new(Ports::new(Arc::new(network(node, vm_cidr, &deaths)?))),
+        notes: Notes::open(data_dir)?,
+        after_step: AfterStep::call(deaths.hook()),
+    })
+}
 
+fn hypervisor(data_dir: &Path) -> Result<HypervisorConfig, NoTools> {
+    let program = env::current_exe().map_err(NoTools::OwnBinary)?;
+    Ok(HypervisorConfig::of_host(data_dir.to_owned(), Launcher { program, arguments: vec![LAUNCHER.into()] }))
+}
+
+/// What this host can do for machines; nothing where there is no QEMU to use. Takes about a second.
+pub async fn examine(data_dir: &Path) -> (Virtualisation, Option<Abilities>) {
+    let user_ids = UserIds::for_directory(data_dir);
+    let identity = user_ids.choose(&Default::default()).flatten().map(|uid| Identity { uid, gid: uid });
+    let virtualisation = Virtualisation::examine(Path::new(QEMU), identity).await;
+    let Ok(capabilities) = virtualisation.qemu.clone() else { return (virtualisation, None) };
     let taps = user_mode::can_make_taps();
     if let Err(why) = &taps {
         warn!("{why}");
     }
     let direct_io = can_go_past_the_cache(data_dir);
-    info!(qemu = %capabilities.version, kvm = virtualisation.kvm.is_usable(), taps = taps.is_ok(), direct_io,
-        "this node runs machines");
-    let abilities =
-        Abilities { capabilities, kvm: virtualisation.kvm.is_usable(), taps: taps.is_ok(), direct_io };
-    let mut storage = StorageConfig::in_directory(data_dir);
-    storage.after_step = sheaf_storage::AfterStep::call(deaths.hook());
-    let tools = Tools {
-        hypervisor: Arc::new(Hypervisor::new(hypervisor)),
-        storage: Storage::open(storage).await?,
-        ports: Arc::new(Ports::new(Arc::new(network(node, &deaths)?))),
-        notes: Notes::open(data_dir)?,
-        abilities,
-        after_step: AfterStep::call(deaths.hook()),
-    };
-    Ok((virtualisation, Some(tools)))
+    let kvm = virtualisation.kvm.is_usable();
+    info!(qemu = %capabilities.version, kvm, taps = taps.is_ok(), direct_io, "this node runs machines");
+    (virtualisation, Some(Abilities { capabilities, kvm, taps: taps.is_ok(), direct_io }))
 }
 
-fn network(node: &Node, deaths: &Deaths) -> Result<Network, NoTools> {
+fn network(node: &Node, vm_cidr: Cidr, deaths: &Deaths) -> Result<Network, NoTools> {
     let data_dir = node.config.data_dir.to_string_lossy();
     let names = match data_dir.as_ref() {
         USUAL_DATA_DIR => NetworkNames::plain(),
         other => NetworkNames::of_instance(other),
     };
-    let mut config = NetworkConfig::new(
-        names,
-        sheaf_network::Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 52, 0, 0), 16),
-    )?;
+    let mut config = NetworkConfig::new(names, Ipv4Net::new_assert(vm_cidr.network, vm_cidr.prefix))?;
     config.guests_may_reach = node.config.listen.iter().map(|listen| listen.address.port()).collect();
     Ok(Network::new(config)?.after_step(sheaf_network::AfterStep::call(deaths.hook())))
 }
@@ -98,4 +99,16 @@ fn can_go_past_the_cache(data_dir: &Path) -> bool {
     let works = opened.and_then(|mut file| file.flush()).is_ok();
     _ = fs::remove_file(&path);
     works
+}
+
+/// The addresses of the default network, as they were settled by the first start of the cluster.
+pub async fn settled_network(client: kube::Client, asked: Cidr) -> Result<Cidr, NoTools> {
+    let (namespace, name) = DEFAULT_NETWORK.split_once('/').unwrap_or_default();
+    let pools: kube::Api<IPPool> = kube::Api::namespaced(client, namespace);
+    let pool = pools.get(name).await.map_err(|why| NoTools::Addresses(Box::new(why)))?;
+    let settled = Cidr::parse(&pool.spec.ipv4_config.cidr).unwrap_or(asked);
+    if settled != asked {
+        warn!(%settled, %asked, "--vm-cidr is for the first start of a cluster; what was settled then stays");
+    }
+    Ok(settled)
 }

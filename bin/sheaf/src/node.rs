@@ -171,6 +171,7 @@ mod tests {
         let config = UpConfig {
             etcd: None,
             sync_delay: std::time::Duration::ZERO,
+            vm_cidr: sheaf_resources::kinds::ip_pool::Cidr::DEFAULT_NETWORK,
             die_after_step: None,
             allow_local_images: false,
             name: "n1".into(),

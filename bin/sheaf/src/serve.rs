@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sheaf_agent::{host::HostView, virtual_machine_instance::Tools, virtualisation::Virtualisation};
+use sheaf_agent::{host::HostView, virtual_machine_instance::Tools};
 use sheaf_apiserver::{
     ApiConfig, ApiServer, KUBERNETES_VERSION, authorization,
     identity::{MASTERS, User, service_accounts::ServiceAccount},
@@ -29,10 +29,11 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         vm_cidr: node.config.vm_cidr,
         threads: true,
     };
-    let (virtualisation, tools) = machines::examine(node).await?;
     let store = open_store(node).await?;
     let api = ApiServer::build(config, store, node.world.clone()).await?;
     administrator::ensure(node, &api).await?;
+    let vm_cidr = machines::settled_network(own_client(&api), node.config.vm_cidr).await?;
+    let tools = machines::tools(node, vm_cidr).await?;
 
     let tasks = TaskTracker::new();
     for listener in listeners {
@@ -45,7 +46,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         tasks.spawn(serving);
     }
     tasks.spawn(controllers(node, &api).run(node.stop.clone().cancelled_owned()));
-    tasks.spawn(run_agent(node, &api, virtualisation, tools));
+    tasks.spawn(run_agent(node, &api, tools));
     tasks.close();
     node.announce_ready();
     node.stop.cancelled().await;
@@ -54,12 +55,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
 }
 
 /// What this host does of what the objects say, as its own node.
-fn run_agent(
-    node: &Node,
-    api: &ApiServer,
-    virtualisation: Virtualisation,
-    tools: Option<Tools>,
-) -> impl Future<Output = ()> + use<> {
+fn run_agent(node: &Node, api: &ApiServer, tools: Tools) -> impl Future<Output = ()> + use<> {
     let identity = User {
         name: authorization::node::user_name(&node.config.name),
         groups: vec!["system:nodes".into(), "system:authenticated".into()],
@@ -69,13 +65,15 @@ fn run_agent(
     let (world, stop) = (node.world.clone(), node.stop.clone());
     let (name, address) = (node.config.name.clone(), node.config.advertise.to_string());
     let allow_local_images = node.config.allow_local_images;
+    let data_dir = node.config.data_dir.clone();
     let host = HostView::new(node.config.data_dir.clone());
     async move {
         let serve = async {
+            let (virtualisation, abilities) = machines::examine(&data_dir).await;
             let version = format!("{KUBERNETES_VERSION}+sheaf{}", env!("CARGO_PKG_VERSION"));
             let settings =
                 sheaf_agent::Settings { name, address, version, host, virtualisation, allow_local_images };
-            sheaf_agent::run(client, world, settings, tools).await;
+            sheaf_agent::run(client, world, settings, tools, abilities).await;
         };
         tokio::select! {
             biased;
@@ -85,10 +83,15 @@ fn run_agent(
     }
 }
 
-/// What the control plane does by itself, as a client like any other.
-fn controllers(node: &Node, api: &ApiServer) -> Controllers {
+/// A client as the control plane itself.
+fn own_client(api: &ApiServer) -> kube::Client {
     let identity =
         User { name: "system:sheaf:controllers".into(), groups: vec![MASTERS.into()], ..User::default() };
+    sheaf_client::in_process(api, identity)
+}
+
+/// What the control plane does by itself, as a client like any other.
+fn controllers(node: &Node, api: &ApiServer) -> Controllers {
     let issuer = api.clone();
     let settings = Settings {
         ca_pem: node.certificates.authority_pem().to_string(),
@@ -97,7 +100,7 @@ fn controllers(node: &Node, api: &ApiServer) -> Controllers {
         }),
         event_lifetime: sheaf_controllers::EVENT_LIFETIME,
     };
-    sheaf_controllers::build(sheaf_client::in_process(api, identity), node.world.clone(), settings)
+    sheaf_controllers::build(own_client(api), node.world.clone(), settings)
 }
 
 async fn open_store(node: &Node) -> Result<Arc<dyn Store>, Failure> {

@@ -27,7 +27,7 @@ use crate::{
     node::NodeKeeper,
     persistent_volume::VolumeRemover,
     virtual_machine_image::ImageKeeper,
-    virtual_machine_instance::{Hands, Tools},
+    virtual_machine_instance::{Abilities, Hands, Tools},
     virtualisation::Virtualisation,
 };
 
@@ -46,11 +46,17 @@ pub struct Settings {
     pub allow_local_images: bool,
 }
 
-/// Runs the agent until dropped, which leaves all machines running. `client` is the node's own; without tools it
-/// keeps its Node object and runs nothing.
-pub async fn run(client: Client, world: World, settings: Settings, tools: Option<Tools>) {
+/// Runs the agent until dropped, which leaves all machines running. `client` is the node's own; on a host that has no
+/// abilities it keeps its Node object and runs nothing.
+pub async fn run(
+    client: Client,
+    world: World,
+    settings: Settings,
+    tools: Tools,
+    abilities: Option<Abilities>,
+) {
     let node = NodeKeeper::new(client.clone(), world.clone(), settings.clone()).keep();
-    let Some(tools) = tools else { return node.await };
+    let Some(abilities) = abilities else { return node.await };
     let images = ImageKeeper::new(
         client.clone(),
         world.clone(),
@@ -65,14 +71,14 @@ pub async fn run(client: Client, world: World, settings: Settings, tools: Option
         storage: tools.storage.clone(),
         after: tools.after_step.clone(),
     };
-    let (ports, has_taps) = (tools.ports.clone(), tools.abilities.taps);
+    let (ports, has_taps) = (tools.ports.clone(), abilities.taps);
     let answers = async {
         match has_taps {
             true => ports.serve().await,
             false => std::future::pending().await,
         }
     };
-    let hands = Arc::new(Hands::new(client.clone(), world, &settings.name, tools));
+    let hands = Arc::new(Hands::new(client.clone(), world, &settings.name, tools, abilities));
     tokio::select! {
         biased;
         () = node => {}

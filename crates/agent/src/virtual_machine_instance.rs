@@ -67,7 +67,7 @@ pub struct Hands {
 }
 
 impl Hands {
-    pub fn new(client: Client, world: World, node: &str, tools: Tools) -> Hands {
+    pub fn new(client: Client, world: World, node: &str, tools: Tools, abilities: Abilities) -> Hands {
         Hands {
             client,
             world,
@@ -76,7 +76,7 @@ impl Hands {
             storage: tools.storage,
             ports: tools.ports,
             notes: tools.notes,
-            abilities: tools.abilities,
+            abilities,
             after: tools.after_step,
             launches: Semaphore::new(LAUNCHES_AT_ONCE),
         }
@@ -90,7 +90,6 @@ pub struct Tools {
     pub storage: Storage,
     pub ports: Arc<Ports>,
     pub notes: Notes,
-    pub abilities: Abilities,
     pub after_step: AfterStep,
 }
 
