@@ -14,19 +14,23 @@ use serde_json::Value;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
     kinds::key_pair,
-    object_meta,
+    object_meta, rbac,
 };
 
 pub(crate) use self::machines::Machines;
 use crate::{
     ApiServer,
     authorization::{escalation, node},
-    identity::{api_tokens, users},
+    identity::{MASTERS, api_tokens, users},
     identity_view::CachedDirectory,
     rest::{Call, options::Freshness, update::Part},
     status::ApiError,
     subresources::refused,
 };
+
+/// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
+const STATUS_OF_OTHERS: [(&str, &str); 2] =
+    [(machines::GROUP, machines::INSTANCES), ("harvesterhci.io", "virtualmachineimages")];
 
 /// What is about to happen.
 pub enum Operation<'a> {
@@ -72,14 +76,14 @@ impl ApiServer {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let kind = &call.served.kind;
+        if STATUS_OF_OTHERS.contains(&(&kind.group, &kind.plural)) {
+            keep_status(call, new, old);
+        }
         match (kind.group.as_str(), kind.plural.as_str()) {
             (machines::GROUP, machines::MACHINES) => self.admit_machine(call, new, old).await,
             (machines::GROUP, machines::INSTANCES) => match old {
                 None => self.admit_new_instance(call, new).await,
-                Some(old) => {
-                    self.keep_instance_status(call, new, old);
-                    Ok(())
-                }
+                Some(_) => Ok(()),
             },
             ("", "persistentvolumeclaims") => {
                 if old.is_none() {
@@ -181,5 +185,24 @@ impl ApiServer {
             new,
         };
         node::admit(call.user, &written).map_err(refused)
+    }
+}
+
+/// How these stand is said by their node and by controllers alone. A namespace's editor writes the rest of them, and
+/// a node acts on what is bound to it.
+fn keep_status(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
+    let user = call.user;
+    // Of nodes it was asked already whether it is theirs.
+    let is_heard = user.node_name().is_some()
+        || user.in_group(MASTERS)
+        || user.name.starts_with(&rbac::controller_user(""));
+    if is_heard {
+        return;
+    }
+    match old.and_then(|old| old.get("status")) {
+        Some(status) => new["status"] = status.clone(),
+        None => {
+            new.as_object_mut().map(|fields| fields.remove("status"));
+        }
     }
 }

@@ -11,14 +11,13 @@ use sheaf_resources::{
             MachineDefaults, Overcommit, Surroundings, complete, reserved_by_ratio,
         },
     },
-    mac_address, rbac,
+    mac_address,
 };
 
 use super::machines::Uses;
 use crate::{
     ApiServer,
     cache::{Resource, place},
-    identity::MASTERS,
     rest::{Call, options::Freshness},
     status::ApiError,
 };
@@ -40,11 +39,6 @@ impl ApiServer {
 
     /// An instance is made as its VirtualMachine says. One without is given what a machine's template would be.
     pub(super) async fn admit_new_instance(&self, call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
-        if !writes_status(call)
-            && let Some(fields) = new.as_object_mut()
-        {
-            fields.remove("status");
-        }
         let mut machine = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": new["metadata"],
             "spec": {"template": {"spec": new["spec"]}},
@@ -54,20 +48,6 @@ impl ApiServer {
         self.complete_machine(&mut machine, settled.as_ref()).map_err(|why| invalid(call, new, &[why]))?;
         new["spec"] = machine["spec"]["template"]["spec"].take();
         self.check_alone(call, new, "/spec", &Uses::of_instance(new), &Uses::default()).await
-    }
-
-    /// How an instance stands is said by its node and by controllers; nobody else is heard, as if it were a
-    /// subresource.
-    pub(super) fn keep_instance_status(&self, call: &Call<'_>, new: &mut Value, old: &Value) {
-        if writes_status(call) {
-            return;
-        }
-        match old.get("status") {
-            Some(status) => new["status"] = status.clone(),
-            None => {
-                new.as_object_mut().map(|fields| fields.remove("status"));
-            }
-        }
     }
 
     fn complete_machine(&self, vm: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
@@ -174,12 +154,6 @@ fn path_of(pointer: &str) -> FieldPath {
 fn is_of_a_machine(instance: &Value) -> bool {
     let owners = instance["metadata"]["ownerReferences"].as_array();
     owners.into_iter().flatten().any(|owner| owner["kind"] == "VirtualMachine" && owner["controller"] == true)
-}
-
-/// Who may say how an instance stands. Of nodes it is asked elsewhere which ones.
-fn writes_status(call: &Call<'_>) -> bool {
-    let user = call.user;
-    user.node_name().is_some() || user.in_group(MASTERS) || user.name.starts_with(&rbac::controller_user(""))
 }
 
 fn invalid(call: &Call<'_>, new: &Value, errors: &[FieldError]) -> ApiError {

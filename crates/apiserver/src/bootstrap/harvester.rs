@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{
         cluster_network,
+        ip_pool::DEFAULT_NETWORK,
         namespace::{HARVESTER_PUBLIC, HARVESTER_SYSTEM},
         setting, storage_class,
     },
@@ -18,8 +19,6 @@ use crate::ApiConfig;
 
 /// The release of KubeVirt whose API this is.
 const KUBEVIRT_VERSION: &str = "v1.7.0";
-/// The network of machines that name none, and the pool of its addresses.
-const DEFAULT_NETWORK: &str = "default";
 
 /// An object and where it belongs.
 pub(super) struct Wanted {
@@ -130,11 +129,12 @@ fn public_view() -> Value {
 /// node the same.
 fn default_pool(config: &ApiConfig) -> Option<Value> {
     let (gateway, _) = config.vm_cidr.hosts()?;
+    let (namespace, name) = DEFAULT_NETWORK.split_once('/')?;
     Some(json!({
         "apiVersion": "network.harvesterhci.io/v1alpha1", "kind": "IPPool",
-        "metadata": {"name": DEFAULT_NETWORK, "namespace": HARVESTER_SYSTEM},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "networkName": format!("{HARVESTER_SYSTEM}/{DEFAULT_NETWORK}"),
+            "networkName": DEFAULT_NETWORK,
             "ipv4Config": {
                 "cidr": config.vm_cidr.to_string(), "serverIP": gateway.to_string(),
                 "router": gateway.to_string(), "dns": [gateway.to_string()], "pool": {},

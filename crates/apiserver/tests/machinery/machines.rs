@@ -151,7 +151,10 @@ async fn a_hardware_address_belongs_to_one_machine() {
         json!([{"op": "replace", "path": format!("{address}/macAddress"), "value": "02:00:00:00:00:01"}]);
     let changed = house.patch(&format!("{MACHINES}/two"), "json-patch", taken).await;
     assert_eq!(changed.refusal(), (422, "Invalid"));
-    // What it has already is its own.
+    // What it has already is its own, and its instance's.
+    let mut running = instance("one");
+    running["spec"]["domain"]["devices"]["interfaces"][0]["macAddress"] = json!("02:00:00:00:00:01");
+    house.post(INSTANCES, running).await.ok();
     house
         .patch(&format!("{MACHINES}/one"), "merge-patch", json!({"metadata": {"labels": {"a": "b"}}}))
         .await
@@ -251,4 +254,23 @@ async fn a_setting_takes_only_what_somebody_can_act_on() {
     }
     let unknown = house.post(SETTINGS, json!({"metadata": {"name": "mine"}, "value": "x"})).await;
     assert_eq!(unknown.refusal(), (422, "Invalid"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_machine_had_is_free_once_it_is_gone() {
+    let house = House::new().await;
+    let with = |name: &str| {
+        let mut vm = with_claim(machine(name), "disk");
+        vm["spec"]["template"]["spec"]["domain"]["devices"]["interfaces"][0]["macAddress"] =
+            json!("02:00:00:00:00:01");
+        vm
+    };
+    house.post(MACHINES, with("one")).await.ok();
+    assert_eq!(house.post(MACHINES, with("two")).await.refusal(), (422, "Invalid"));
+    house.delete(&format!("{MACHINES}/one")).await.ok();
+    // On its way out it still has them.
+    assert_eq!(house.post(MACHINES, with("two")).await.refusal(), (422, "Invalid"));
+    let freed = json!({"metadata": {"finalizers": null}});
+    house.patch(&format!("{MACHINES}/one"), "merge-patch", freed).await.ok();
+    house.post(MACHINES, with("two")).await.ok();
 }

@@ -37,6 +37,9 @@ pub const MAC_ADDRESS_ANNOTATION: &str = "harvesterhci.io/mac-address";
 pub const RESERVED_MEMORY_ANNOTATION: &str = "harvesterhci.io/reservedMemory";
 /// Claims to delete with it, separated by commas.
 pub const REMOVED_CLAIMS_ANNOTATION: &str = "harvesterhci.io/removedPersistentVolumeClaims";
+/// On the template: the KeyPairs whose keys are in its user data, a JSON array of names. Terraform reads it
+/// without looking.
+pub const SSH_NAMES_ANNOTATION: &str = "harvesterhci.io/sshNames";
 /// On what belongs to a machine: its name.
 pub const NAME_LABEL: &str = "harvesterhci.io/vmName";
 

@@ -20,8 +20,8 @@ use super::super::virtual_machine_instance::{
     network::Network,
 };
 use super::{
-    MAC_ADDRESS_ANNOTATION, RESERVED_MEMORY_ANNOTATION, RUN_STRATEGY_ANNOTATION, VirtualMachine,
-    run_strategy::RunStrategy,
+    MAC_ADDRESS_ANNOTATION, RESERVED_MEMORY_ANNOTATION, RUN_STRATEGY_ANNOTATION, SSH_NAMES_ANNOTATION,
+    VirtualMachine, run_strategy::RunStrategy,
 };
 use crate::{
     field_error::{FieldError, FieldPath},
@@ -135,7 +135,10 @@ fn complete_machine(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, aroun
         serde_json::from_str(vm.annotation(MAC_ADDRESS_ANNOTATION)).unwrap_or_default();
     let namespace = vm.metadata.namespace.clone().unwrap_or_default();
     let former = old.and_then(|old| old.spec.template.as_ref()).map(|template| &template.spec);
-    let Some(spec) = vm.spec.template.as_mut().map(|template| &mut template.spec) else { return };
+    let Some(template) = vm.spec.template.as_mut() else { return };
+    let annotations = template.metadata.annotations.get_or_insert_default();
+    annotations.entry(SSH_NAMES_ANNOTATION.into()).or_insert_with(|| "[]".into());
+    let spec = &mut template.spec;
 
     if spec.architecture.is_empty() {
         spec.architecture = around.defaults.architecture.clone();

@@ -60,6 +60,7 @@ fn everything_clients_read_without_looking_is_there() {
     assert_eq!(spec(&vm)["architecture"], "amd64");
     assert_eq!(spec(&vm)["terminationGracePeriodSeconds"], 120);
     assert_eq!(vm["metadata"]["annotations"][RUN_STRATEGY_ANNOTATION], "RerunOnFailure");
+    assert_eq!(vm["spec"]["template"]["metadata"]["annotations"], json!({SSH_NAMES_ANNOTATION: "[]"}));
 }
 
 #[test]
