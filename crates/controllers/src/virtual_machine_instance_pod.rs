@@ -64,10 +64,10 @@ impl Reconciler for Pods {
         let wanted = instance.and_then(|instance| pod::launcher_of(&instance.typed));
         let pods = object::all_of::<Pod>(client, &place.0);
         let found = pods.list(&ListParams::default().labels(&format!("{DOMAIN_LABEL}={}", place.1))).await?;
-        let name = wanted.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
+        let name = wanted.as_ref().and_then(|pod| pod["metadata"]["name"].as_str()).map(str::to_owned);
         let mut standing = None;
         for pod in found.items {
-            if pod.metadata.name.as_deref() == name {
+            if pod.metadata.name == name {
                 standing = Some(pod);
             } else {
                 let propagation = kube::api::PropagationPolicy::Background;
@@ -93,7 +93,7 @@ impl Reconciler for Pods {
                 let metadata = wanted["metadata"].clone();
                 standing.metadata.labels = serde_json::from_value(metadata["labels"].clone())?;
                 standing.metadata.annotations = serde_json::from_value(metadata["annotations"].clone())?;
-                pods.replace(name.unwrap_or_default(), &Default::default(), &standing).await?;
+                pods.replace(&name.unwrap_or_default(), &Default::default(), &standing).await?;
             }
         }
         Ok(Next::rest())
