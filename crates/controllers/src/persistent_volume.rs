@@ -40,7 +40,10 @@ impl Reconciler for Volumes {
     const NAME: &'static str = NAME;
 
     fn watched(&self) -> Vec<Watched> {
-        vec![Watched::all(resource_of::<PersistentVolume>()), Watched::all(resource_of::<PersistentVolumeClaim>())]
+        vec![
+            Watched::all(resource_of::<PersistentVolume>()),
+            Watched::all(resource_of::<PersistentVolumeClaim>()),
+        ]
     }
 
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<String> {

@@ -52,7 +52,8 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    reconciling::run(Claims { context, references: References::default(), waiting: BTreeSet::new() }, client).await;
+    reconciling::run(Claims { context, references: References::default(), waiting: BTreeSet::new() }, client)
+        .await;
 }
 
 /// What a claim depends on, beside machines.
@@ -161,7 +162,8 @@ impl Claims {
         let (source, image) = match image {
             None => (Source::Empty, None),
             Some((namespace, name)) => {
-                let image: Option<Object<VirtualMachineImage>> = object::find(client, &namespace, &name).await?;
+                let image: Option<Object<VirtualMachineImage>> =
+                    object::find(client, &namespace, &name).await?;
                 (source_of(image.as_ref()), image)
             }
         };
@@ -269,7 +271,8 @@ pub(crate) fn image_of(
     class: Option<&Object<StorageClass>>,
 ) -> Option<Place> {
     let parameters = class.and_then(|class| class.typed.parameters.as_ref());
-    let of_class = parameters.and_then(|parameters| parameters.get(IMAGE_PARAMETER)).map_or("", String::as_str);
+    let of_class =
+        parameters.and_then(|parameters| parameters.get(IMAGE_PARAMETER)).map_or("", String::as_str);
     let image = [claim.annotation(IMAGE_ANNOTATION), of_class].into_iter().find(|image| !image.is_empty())?;
     image.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
 }
@@ -296,12 +299,7 @@ fn in_planner_words(volume: &PersistentVolume) -> Volume {
     }
 }
 
-fn volume_to_create(
-    claim: &Object<PersistentVolumeClaim>,
-    look: &Look,
-    name: &str,
-    bytes: i64,
-) -> Value {
+fn volume_to_create(claim: &Object<PersistentVolumeClaim>, look: &Look, name: &str, bytes: i64) -> Value {
     let (spec, metadata) = (&claim.read.data["spec"], claim.metadata());
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let mut attributes = BTreeMap::from([(BACKEND_ATTRIBUTE, LOCAL_BACKEND)]);

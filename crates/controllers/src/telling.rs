@@ -28,7 +28,8 @@ pub(crate) async fn tell(
     how: How,
 ) {
     let metadata = &about.metadata;
-    let (name, uid) = (metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default());
+    let (name, uid) =
+        (metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default());
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let event_namespace = if namespace.is_empty() { "default" } else { namespace };
     let clock = &context.world.clock;

@@ -7,10 +7,7 @@
 
 mod look;
 
-use std::{
-    collections::BTreeSet,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::json;
@@ -144,7 +141,8 @@ impl Machines {
                 return Ok(object::create::<PersistentVolumeClaim>(client, &place.0, json!(claim)).await?);
             }
             (Step::GrowClaim { name, bytes }, _) => {
-                let claim: Option<Object<PersistentVolumeClaim>> = object::find(client, &place.0, name).await?;
+                let claim: Option<Object<PersistentVolumeClaim>> =
+                    object::find(client, &place.0, name).await?;
                 if let Some(claim) = claim {
                     let requests = json!({"storage": quantity::bytes(*bytes)});
                     claim.merge(json!({"spec": {"resources": {"requests": requests}}})).await?;

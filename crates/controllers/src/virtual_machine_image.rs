@@ -73,12 +73,14 @@ impl Reconciler for Images {
         let image: Option<Object<VirtualMachineImage>> = object::find(client, &place.0, &place.1).await?;
         let class: Option<Object<StorageClass>> =
             object::find(client, "", &storage_class_name(&place.1)).await?;
-        let of_this_name = |class: &&Object<StorageClass>| parameter(class, IMAGE_PARAMETER) == full_name(place);
+        let of_this_name =
+            |class: &&Object<StorageClass>| parameter(class, IMAGE_PARAMETER) == full_name(place);
         let (class, foreign) = match class {
             Some(class) if !of_this_name(&&class) => (None, true),
             class => (class, false),
         };
-        let Some(image) = image.filter(|image| !image.is_being_deleted() || image.has_finalizer(DATA_FINALIZER))
+        let Some(image) =
+            image.filter(|image| !image.is_being_deleted() || image.has_finalizer(DATA_FINALIZER))
         else {
             return self.withdraw(class).await;
         };

@@ -99,7 +99,9 @@ impl Reconciler for Placing {
             // A config has the name of its machine.
             (0 | 2, place) => place.into_iter().collect(),
             (1, Some(claim)) => self.references.to(&Thing::Claim(claim)),
-            (3, Some((namespace, name))) => self.references.to(&Thing::Network(format!("{namespace}/{name}"))),
+            (3, Some((namespace, name))) => {
+                self.references.to(&Thing::Network(format!("{namespace}/{name}")))
+            }
             (_, _) => self.waiting.iter().cloned().collect(),
         }
     }
@@ -159,7 +161,9 @@ impl Placing {
         let mut ready = true;
         for (namespace, name) in &claims {
             let claim: Option<Object<PersistentVolumeClaim>> = object::find(&client, namespace, name).await?;
-            let Some(claim) = claim else { return found(Finding::MissingClaim(format!("{namespace}/{name}"))) };
+            let Some(claim) = claim else {
+                return found(Finding::MissingClaim(format!("{namespace}/{name}")));
+            };
             let phase = claim.typed.status.as_ref().and_then(|status| status.phase.as_deref());
             let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
             match object::find::<PersistentVolume>(&client, "", volume.unwrap_or_default()).await? {
@@ -272,7 +276,8 @@ impl Placing {
             labels.insert(NODE_NAME_LABEL.into(), node.name().to_owned());
             if labels.get(CREATOR_LABEL).is_some_and(|creator| creator == NODE_DRIVER) {
                 let of_node = node.metadata().labels.clone().unwrap_or_default();
-                let topology = TOPOLOGY.iter().filter_map(|key| Some(((*key).to_owned(), of_node.get(*key)?.clone())));
+                let topology =
+                    TOPOLOGY.iter().filter_map(|key| Some(((*key).to_owned(), of_node.get(*key)?.clone())));
                 instance.read.metadata.annotations.get_or_insert_default().extend(topology);
             }
         }

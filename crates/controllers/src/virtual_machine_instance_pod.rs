@@ -12,10 +12,7 @@ use sheaf_client::{
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
-use sheaf_resources::kinds::{
-    pod,
-    virtual_machine_instance::VirtualMachineInstance,
-};
+use sheaf_resources::kinds::{pod, virtual_machine_instance::VirtualMachineInstance};
 
 use crate::{
     Context,
@@ -60,7 +57,8 @@ impl Reconciler for Pods {
             return Ok(Next::rest());
         }
         let client = &self.context.client;
-        let instance: Option<Object<VirtualMachineInstance>> = object::find(client, &place.0, &place.1).await?;
+        let instance: Option<Object<VirtualMachineInstance>> =
+            object::find(client, &place.0, &place.1).await?;
         let wanted = instance.and_then(|instance| pod::launcher_of(&instance.typed));
         let pods = object::all_of::<Pod>(client, &place.0);
         let found = pods.list(&ListParams::default().labels(&format!("{DOMAIN_LABEL}={}", place.1))).await?;
@@ -104,5 +102,7 @@ impl Reconciler for Pods {
 fn says(pod: &DynamicObject, wanted: &Value) -> Result<bool, ReconcileError> {
     let metadata = serde_json::to_value(&pod.metadata)?;
     let same = |part: &str| metadata[part] == wanted["metadata"][part];
-    Ok(same("labels") && same("annotations") && ["spec", "status"].iter().all(|part| pod.data[*part] == wanted[*part]))
+    Ok(same("labels")
+        && same("annotations")
+        && ["spec", "status"].iter().all(|part| pod.data[*part] == wanted[*part]))
 }

@@ -172,20 +172,20 @@ impl Configs {
     async fn look(&mut self, place: &Place) -> Result<Look, ReconcileError> {
         let client = &self.context.client;
         let vm: Option<Object<VirtualMachine>> = object::find(client, &place.0, &place.1).await?;
-        let instance: Option<Object<VirtualMachineInstance>> = object::find(client, &place.0, &place.1).await?;
+        let instance: Option<Object<VirtualMachineInstance>> =
+            object::find(client, &place.0, &place.1).await?;
         let config: Option<Object<VirtualMachineNetworkConfig>> =
             object::find(client, &place.0, &place.1).await?;
         let live = instance.as_ref().filter(|instance| !instance.typed.status.phase.is_final());
         let template = vm.as_ref().and_then(|vm| vm.typed.spec.template.as_ref());
-        let specs = live.map(|instance| &instance.typed.spec).into_iter().chain(template.map(|all| &all.spec));
-        let names: BTreeSet<String> =
-            specs.flat_map(|spec| definitions(spec, &place.0)).collect();
+        let specs =
+            live.map(|instance| &instance.typed.spec).into_iter().chain(template.map(|all| &all.spec));
+        let names: BTreeSet<String> = specs.flat_map(|spec| definitions(spec, &place.0)).collect();
         self.networks.set(place, names.clone());
         let network = DefaultNetwork::read(client, &names).await?;
         let is_default = |name: &str| network.is_default(name);
         let running = live.map(|instance| &instance.typed.spec);
-        let wanted =
-            network_config::wanted(vm.as_ref().map(|vm| &vm.typed), running, &place.0, &is_default);
+        let wanted = network_config::wanted(vm.as_ref().map(|vm| &vm.typed), running, &place.0, &is_default);
         let owner = match (&vm, live) {
             (Some(vm), _) => Some(owner_of::<VirtualMachine>(vm.metadata())),
             (None, Some(instance)) => Some(owner_of::<VirtualMachineInstance>(instance.metadata())),
@@ -221,9 +221,10 @@ impl Configs {
         let others: Vec<VirtualMachineNetworkConfig> = object::list(&self.context.client, "").await?;
         for other in others.iter().filter(|other| place_of(&other.metadata).as_ref() != Some(place)) {
             for mac in &doubtful {
-                let says = other.status.network_configs.iter().any(|one| {
-                    one.mac_address == *mac && [ALLOCATED, STALE].contains(&one.state.as_str())
-                });
+                let says =
+                    other.status.network_configs.iter().any(|one| {
+                        one.mac_address == *mac && [ALLOCATED, STALE].contains(&one.state.as_str())
+                    });
                 let asks = other.spec.network_configs.iter().any(|one| one.mac_address == *mac);
                 let older = own.is_none_or(|own| age(&other.metadata) < age(own));
                 if says || (asks && older) {
@@ -247,8 +248,12 @@ impl Configs {
                     },
                     "spec": {"vmName": place.1, "networkConfigs": look.wanted},
                 });
-                return Ok(object::create::<VirtualMachineNetworkConfig>(&self.context.client, &place.0, config)
-                    .await?);
+                return Ok(object::create::<VirtualMachineNetworkConfig>(
+                    &self.context.client,
+                    &place.0,
+                    config,
+                )
+                .await?);
             }
             (Step::WriteSpec(configs), Some(mut config)) => {
                 config.read.data["spec"]["networkConfigs"] = json!(configs);

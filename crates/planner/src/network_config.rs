@@ -130,7 +130,8 @@ fn is_held(pool: Option<&Pool>, one: &NetworkConfigStatus) -> bool {
 /// Whether the config says that an interface has its address.
 pub fn has_address(config: &VirtualMachineNetworkConfig, mac: &str) -> bool {
     let mut configs = config.status.network_configs.iter();
-    configs.any(|one| one.mac_address == mac && one.state == ALLOCATED && !one.allocated_ip_address.is_empty())
+    configs
+        .any(|one| one.mac_address == mac && one.state == ALLOCATED && !one.allocated_ip_address.is_empty())
 }
 
 /// What is wanted, with the addresses somebody asked for in the config.
@@ -175,13 +176,16 @@ fn status_of(
     }
     let waiting: Vec<&NetworkConfigStatus> =
         status.network_configs.iter().filter(|one| one.state == PENDING).collect();
-    let twice = waiting.iter().find_map(|one| Some((one.mac_address.as_str(), seen.taken.get(&one.mac_address)?)));
+    let twice =
+        waiting.iter().find_map(|one| Some((one.mac_address.as_str(), seen.taken.get(&one.mac_address)?)));
     let (truth, reason, message) = match (waiting.is_empty(), twice, seen.pool, seen.failure) {
         (true, _, _, _) => ("True", "", String::new()),
         (false, Some((mac, other)), _, _) => {
             ("False", "MACAddressInUse", format!("the MAC address {mac} belongs to {other} already"))
         }
-        (false, None, None, _) => ("False", "NoPool", format!("there is no IPPool of network {DEFAULT_NETWORK}")),
+        (false, None, None, _) => {
+            ("False", "NoPool", format!("there is no IPPool of network {DEFAULT_NETWORK}"))
+        }
         (false, None, Some(_), Some(why)) => ("False", "AllocationFailed", why.to_owned()),
         (false, None, Some(_), None) => ("False", "Allocating", String::new()),
     };

@@ -40,7 +40,10 @@ impl Share {
         let unsaid = i64::try_from(processors).unwrap_or(i64::MAX).saturating_mul(CPU_MILLI_PER_PROCESSOR);
         Share {
             cpu_milli: asked("cpu").and_then(|amount| quantity::milli(&amount.0)).unwrap_or(unsaid),
-            memory_bytes: asked("memory").or(guest).and_then(|amount| quantity::value(&amount.0)).unwrap_or(0),
+            memory_bytes: asked("memory")
+                .or(guest)
+                .and_then(|amount| quantity::value(&amount.0))
+                .unwrap_or(0),
         }
     }
 }
@@ -83,9 +86,8 @@ pub fn choose_node(
             None => {
                 let merit = affinity::preference(wanted, node, nodes, neighbours);
                 let candidate = (merit, free_of(node, neighbours).memory_bytes, name_of(node));
-                let better = best.is_none_or(|best| {
-                    (candidate.0, candidate.1, best.2) > (best.0, best.1, candidate.2)
-                });
+                let better = best
+                    .is_none_or(|best| (candidate.0, candidate.1, best.2) > (best.0, best.1, candidate.2));
                 if better {
                     best = Some(candidate);
                 }
@@ -109,12 +111,7 @@ pub fn any_node(nodes: &[Node]) -> Option<&str> {
 }
 
 /// The first thing that is wrong with a node.
-fn objection(
-    wanted: &Wanted<'_>,
-    node: &Node,
-    nodes: &[Node],
-    neighbours: &[Neighbour],
-) -> Option<String> {
+fn objection(wanted: &Wanted<'_>, node: &Node, nodes: &[Node], neighbours: &[Neighbour]) -> Option<String> {
     if !is_ready(node) {
         return Some("node(s) were not ready".into());
     }
@@ -122,7 +119,11 @@ fn objection(
         return Some("node(s) were unschedulable".into());
     }
     if let Some(taint) = untolerated(node, &wanted.spec.tolerations) {
-        return Some(format!("node(s) had untolerated taint {{{}: {}}}", taint.key, taint.value.as_deref().unwrap_or_default()));
+        return Some(format!(
+            "node(s) had untolerated taint {{{}: {}}}",
+            taint.key,
+            taint.value.as_deref().unwrap_or_default()
+        ));
     }
     if !is_chosen(wanted, node) {
         return Some("node(s) didn't match Pod's node affinity/selector".into());
@@ -166,11 +167,13 @@ fn untolerated<'a>(node: &'a Node, tolerations: &[Toleration]) -> Option<&'a Tai
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let same_effect = toleration.effect.as_deref().is_none_or(|effect| effect.is_empty() || effect == taint.effect);
+    let same_effect =
+        toleration.effect.as_deref().is_none_or(|effect| effect.is_empty() || effect == taint.effect);
     let key = toleration.key.as_deref().unwrap_or_default();
     let exists = toleration.operator.as_deref() == Some("Exists");
     let same_key = key == taint.key || (key.is_empty() && exists);
-    let same_value = toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
+    let same_value =
+        toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
     same_effect && same_key && (exists || same_value)
 }
 
@@ -190,7 +193,8 @@ fn is_chosen(wanted: &Wanted<'_>, node: &Node) -> bool {
 /// What a node has left to give. It may be less than nothing.
 fn free_of(node: &Node, neighbours: &[Neighbour]) -> Share {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    let amount = |name: &str| allocatable.and_then(|all| all.get(name)).map_or("0", |amount| amount.0.as_str());
+    let amount =
+        |name: &str| allocatable.and_then(|all| all.get(name)).map_or("0", |amount| amount.0.as_str());
     let here = || neighbours.iter().filter(|neighbour| neighbour.node == name_of(node));
     Share {
         cpu_milli: quantity::milli(amount("cpu")).unwrap_or(0)

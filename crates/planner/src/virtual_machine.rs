@@ -143,7 +143,8 @@ fn upkeep_step(seen: &Seen<'_>) -> Option<Step> {
             .collect();
         return (!addresses.is_empty()).then_some(Step::SettleAddresses { addresses });
     };
-    if is_foreign(seen) || instance.metadata.deletion_timestamp.is_some() || instance.status.phase.is_final() {
+    if is_foreign(seen) || instance.metadata.deletion_timestamp.is_some() || instance.status.phase.is_final()
+    {
         return None;
     }
     let annotation = addresses_to_note(instance);

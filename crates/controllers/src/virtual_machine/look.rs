@@ -55,12 +55,17 @@ fn claims_of(vm: &VirtualMachine) -> BTreeSet<String> {
 /// The images its claims are to be copies of, as `namespace/name`.
 fn images_of(vm: &VirtualMachine) -> BTreeSet<String> {
     let templates = claim_templates::parse(vm.annotation(claim_templates::ANNOTATION)).unwrap_or_default();
-    let images = templates.iter().filter_map(|template| template.metadata.annotations.as_ref()?.get(IMAGE_ANNOTATION));
+    let images =
+        templates.iter().filter_map(|template| template.metadata.annotations.as_ref()?.get(IMAGE_ANNOTATION));
     images.filter(|image| !image.is_empty()).cloned().collect()
 }
 
 impl Look {
-    pub async fn at(client: &Client, place: &Place, vm: &Object<VirtualMachine>) -> Result<Self, ReconcileError> {
+    pub async fn at(
+        client: &Client,
+        place: &Place,
+        vm: &Object<VirtualMachine>,
+    ) -> Result<Self, ReconcileError> {
         let instance = object::find(client, &place.0, &place.1).await?;
         let template = vm.typed.spec.template.as_ref();
         let used: BTreeSet<&str> = template.iter().flat_map(|template| template.spec.claim_names()).collect();

@@ -48,8 +48,8 @@ impl DefaultNetwork {
                 object::find(client, namespace, name).await?;
             let Some(found) = found else { continue };
             let own_pool = pools.iter().any(|pool| pool.spec.network_name == *full);
-            let leads_here = network_attachment_definition::parse(&found.typed.spec.config)
-                .is_ok_and(|attachment| {
+            let leads_here =
+                network_attachment_definition::parse(&found.typed.spec.config).is_ok_and(|attachment| {
                     attachment.cluster_network == MANAGEMENT && attachment.tagging == Tagging::Untagged
                 });
             network.definitions.insert(full.clone(), leads_here && !own_pool);

@@ -36,7 +36,9 @@ fn change() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl Asy
             let mut interfaces = json!([{"name": "nic", "masquerade": {}, "macAddress": mac(3)}]);
             interfaces[0]["model"] = json!("virtio");
             let devices = json!({"devices": {"interfaces": interfaces}});
-            kubectl.patch(&format!("{VMS}/old"), &json!({"spec": {"template": {"spec": {"domain": devices}}}})).await;
+            kubectl
+                .patch(&format!("{VMS}/old"), &json!({"spec": {"template": {"spec": {"domain": devices}}}}))
+                .await;
             kubectl.delete(&format!("{VMIS}/bare"), "Background").await;
             kubectl.create(VMS, &machine("new", 4, "Halted")).await;
         },
@@ -89,7 +91,10 @@ fn two_machines_of_one_hardware_address_do_not_share_the_other() {
         cluster.settle().await;
         let second = kubectl.get(&format!("{CONFIGS}/second")).await.unwrap();
         assert_eq!(second["status"]["networkConfigs"][0]["state"], "Pending");
-        assert!(second["status"]["conditions"].to_string().contains("belongs to default/first already"), "{second}");
+        assert!(
+            second["status"]["conditions"].to_string().contains("belongs to default/first already"),
+            "{second}"
+        );
         assert!(kubectl.get(&format!("{VMIS}/second")).await.unwrap()["status"]["nodeName"].is_null());
         kubectl.delete(&format!("{VMIS}/first"), "Background").await;
         cluster.settle().await;
@@ -126,11 +131,15 @@ fn a_network_on_the_management_bridge_is_the_default_one_and_a_tagged_one_is_not
             let mut vm = machine(name, vlan + 1, "Always");
             let spec = &mut vm["spec"]["template"]["spec"];
             spec["networks"] = json!([{"name": "nic", "multus": {"networkName": format!("default/{name}")}}]);
-            spec["domain"]["devices"]["interfaces"] = json!([{"name": "nic", "bridge": {}, "macAddress": mac(vlan + 1)}]);
+            spec["domain"]["devices"]["interfaces"] =
+                json!([{"name": "nic", "bridge": {}, "macAddress": mac(vlan + 1)}]);
             kubectl.create(VMS, &vm).await;
             cluster.settle().await;
             let waits = kubectl.get(&format!("{VMIS}/{name}")).await.unwrap();
-            assert!(waits["status"]["conditions"].to_string().contains("failed to locate network"), "{waits}");
+            assert!(
+                waits["status"]["conditions"].to_string().contains("failed to locate network"),
+                "{waits}"
+            );
             kubectl.create(path, &definition).await;
             cluster.settle().await;
             let there = kubectl.get(&format!("{VMIS}/{name}")).await.unwrap();

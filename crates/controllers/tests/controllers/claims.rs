@@ -49,7 +49,10 @@ fn life() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl Async
             assert_eq!(kubectl.names(VOLUMES).await.len(), 2);
             for (name, size) in [("comes", "1Gi"), ("grows", "2Gi")] {
                 let claim = kubectl.get(&format!("{CLAIMS}/{name}")).await.unwrap();
-                assert_eq!((&claim["status"]["phase"], &claim["status"]["capacity"]["storage"]), (&json!("Bound"), &json!(size)));
+                assert_eq!(
+                    (&claim["status"]["phase"], &claim["status"]["capacity"]["storage"]),
+                    (&json!("Bound"), &json!(size))
+                );
                 assert_eq!(
                     claim["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"],
                     "driver.longhorn.io"
@@ -59,7 +62,10 @@ fn life() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl Async
                 assert_eq!(volume["metadata"]["name"], format!("pvc-{uid}"));
                 assert_eq!(volume["spec"]["csi"]["volumeHandle"], format!("pvc-{uid}"));
                 assert_eq!(volume["spec"]["csi"]["volumeAttributes"], json!({"sheaf.io/backend": "local"}));
-                assert_eq!((&volume["status"]["phase"], &volume["spec"]["capacity"]["storage"]), (&json!("Bound"), &json!(size)));
+                assert_eq!(
+                    (&volume["status"]["phase"], &volume["spec"]["capacity"]["storage"]),
+                    (&json!("Bound"), &json!(size))
+                );
             }
         },
     }
@@ -129,7 +135,9 @@ fn a_retained_volume_stays_and_a_claim_of_the_old_name_gets_another() {
         // Its class does not let it grow, and it says so.
         grow(kubectl, "disk", "2Gi").await;
         cluster.settle().await;
-        assert!(reasons(kubectl, "PersistentVolumeClaim", "disk").await.contains(&"VolumeResizeFailed".into()));
+        assert!(
+            reasons(kubectl, "PersistentVolumeClaim", "disk").await.contains(&"VolumeResizeFailed".into())
+        );
         assert_eq!(volume_of(kubectl, "disk").await["spec"]["capacity"]["storage"], "1Gi");
     });
 }
@@ -148,7 +156,11 @@ fn a_patient_claim_waits_for_its_first_machine_and_one_of_no_class_for_its_class
         kubectl.create(CLASSES, &class).await;
         cluster.settle().await;
         assert_eq!(phase(kubectl, "vm-root").await, "Pending");
-        assert!(reasons(kubectl, "PersistentVolumeClaim", "vm-root").await.contains(&"WaitForFirstConsumer".into()));
+        assert!(
+            reasons(kubectl, "PersistentVolumeClaim", "vm-root")
+                .await
+                .contains(&"WaitForFirstConsumer".into())
+        );
         kubectl.create(VMS, &machine("vm", 1, "Always")).await;
         cluster.settle().await;
         assert_eq!(phase(kubectl, "vm-root").await, "Bound");
@@ -165,7 +177,8 @@ fn the_claims_of_a_machine_grow_with_its_annotation_and_never_shrink() {
         let vm = machine("vm", 1, "Halted");
         kubectl.create(VMS, &vm).await;
         cluster.settle().await;
-        let annotation = vm["metadata"]["annotations"]["harvesterhci.io/volumeClaimTemplates"].as_str().unwrap();
+        let annotation =
+            vm["metadata"]["annotations"]["harvesterhci.io/volumeClaimTemplates"].as_str().unwrap();
         let larger = json!({"metadata": {"annotations": {
             "harvesterhci.io/volumeClaimTemplates": annotation.replace("1Gi", "3Gi")}}});
         kubectl.patch(&format!("{VMS}/vm"), &larger).await;

@@ -109,7 +109,10 @@ fn a_claim_smaller_than_its_image_says_how_large_it_must_be() {
         cluster.settle().await;
         assert!(kubectl.names(VOLUMES).await.is_empty());
         let events = items(kubectl, EVENTS).await;
-        assert!(events.iter().any(|event| event["message"].as_str().unwrap().contains("1048576 bytes")), "{events:?}");
+        assert!(
+            events.iter().any(|event| event["message"].as_str().unwrap().contains("1048576 bytes")),
+            "{events:?}"
+        );
     });
 }
 

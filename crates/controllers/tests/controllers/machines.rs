@@ -44,8 +44,14 @@ fn start() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl Asyn
             assert_eq!(vm["status"]["printableStatus"], "Running", "{vm}");
             assert_eq!((&vm["status"]["created"], &vm["status"]["ready"]), (&json!(true), &json!(true)));
             assert_eq!(vm["status"]["observedGeneration"], vm["metadata"]["generation"]);
-            assert_eq!(vm["metadata"]["annotations"]["harvesterhci.io/mac-address"], json!({"nic": mac(1)}).to_string());
-            assert_eq!((&vmi["status"]["phase"], &vmi["status"]["nodeName"]), (&json!("Running"), &json!("n1")));
+            assert_eq!(
+                vm["metadata"]["annotations"]["harvesterhci.io/mac-address"],
+                json!({"nic": mac(1)}).to_string()
+            );
+            assert_eq!(
+                (&vmi["status"]["phase"], &vmi["status"]["nodeName"]),
+                (&json!("Running"), &json!("n1"))
+            );
             assert_eq!(vmi["metadata"]["ownerReferences"][0]["uid"], vm["metadata"]["uid"]);
             assert_eq!(vmi["metadata"]["labels"]["kubevirt.io/nodeName"], "n1");
             let claim = kubectl.get(&format!("{CLAIMS}/vm-root")).await.unwrap();
@@ -68,7 +74,11 @@ fn stop() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl Async
             kubectl.patch(&format!("{VMS}/vm"), &json!({"spec": {"runStrategy": "Halted"}})).await;
         },
         ends: async |kubectl: &Kubectl| {
-            assert_eq!(vmi(kubectl, "vm").await, None, "a stopped machine has no instance, not one that is over");
+            assert_eq!(
+                vmi(kubectl, "vm").await,
+                None,
+                "a stopped machine has no instance, not one that is over"
+            );
             assert_eq!(word(kubectl, "vm").await, "Stopped");
             assert!(kubectl.names(PODS).await.is_empty());
             address_of(kubectl, "vm").await;
@@ -82,7 +92,8 @@ fn delete(removed: bool) -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubec
             furnish(kubectl).await;
             let mut vm = machine("vm", 1, "Always");
             if removed {
-                vm["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"] = json!("vm-root,other");
+                vm["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"] =
+                    json!("vm-root,other");
             }
             kubectl.create(VMS, &vm).await;
         },
@@ -97,7 +108,10 @@ fn delete(removed: bool) -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubec
             assert_eq!(kubectl.names(VOLUMES).await.is_empty(), removed);
             assert!(kubectl.names(CONFIGS).await.is_empty());
             let pool = kubectl.get(&format!("{POOLS}/default")).await.unwrap();
-            assert!(!pool["status"]["ipv4"]["allocated"].to_string().contains(&mac(1)), "its address is free again");
+            assert!(
+                !pool["status"]["ipv4"]["allocated"].to_string().contains(&mac(1)),
+                "its address is free again"
+            );
         },
     }
 }
@@ -134,7 +148,8 @@ fn a_deleted_machine_takes_the_claims_along_that_it_names() {
 fn a_machine_is_there_until_its_instance_is_gone() {
     on_a_cluster(async |cluster, kubectl| {
         run(cluster, kubectl, "Always").await;
-        let hold = json!({"metadata": {"finalizers": ["example.com/hold", "foregroundDeleteVirtualMachine"]}});
+        let hold =
+            json!({"metadata": {"finalizers": ["example.com/hold", "foregroundDeleteVirtualMachine"]}});
         kubectl.patch(&format!("{VMIS}/vm"), &hold).await;
         kubectl.delete(&format!("{VMS}/vm"), "Background").await;
         cluster.settle().await;
@@ -255,10 +270,15 @@ fn a_running_machine_takes_on_labels_and_says_when_it_must_be_restarted() {
         run(cluster, kubectl, "Always").await;
         let before = vmi(kubectl, "vm").await.unwrap()["metadata"]["uid"].clone();
         let labels = json!({"harvesterhci.io/vmName": "vm", "tag": "new"});
-        kubectl.patch(&format!("{VMS}/vm"), &json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await;
+        kubectl
+            .patch(&format!("{VMS}/vm"), &json!({"spec": {"template": {"metadata": {"labels": labels}}}}))
+            .await;
         cluster.settle().await;
         let there = vmi(kubectl, "vm").await.unwrap();
-        assert_eq!((&there["metadata"]["labels"]["tag"], &there["metadata"]["uid"]), (&json!("new"), &before));
+        assert_eq!(
+            (&there["metadata"]["labels"]["tag"], &there["metadata"]["uid"]),
+            (&json!("new"), &before)
+        );
         assert_eq!(there["metadata"]["labels"]["kubevirt.io/nodeName"], "n1");
         let required = |vm: &Value| vm["status"]["conditions"].to_string().contains("RestartRequired");
         assert!(!required(&vm(kubectl, "vm").await));

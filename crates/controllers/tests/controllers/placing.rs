@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 use sheaf_testbed::kubectl::Kubectl;
 
-use crate::{
-    scenario::on_a_cluster,
-    simulated_node::*,
-};
+use crate::{scenario::on_a_cluster, simulated_node::*};
 
 async fn instance(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.get(&format!("{VMIS}/{name}")).await.unwrap()
@@ -140,13 +137,16 @@ fn machines_of_guest_clusters_learn_where_they_are() {
     on_a_cluster(async |cluster, kubectl| {
         furnish(kubectl).await;
         let mut vm = machine("vm", 1, "Always");
-        vm["spec"]["template"]["metadata"]["labels"]["harvesterhci.io/creator"] = json!("docker-machine-driver-harvester");
+        vm["spec"]["template"]["metadata"]["labels"]["harvesterhci.io/creator"] =
+            json!("docker-machine-driver-harvester");
         kubectl.create(VMS, &vm).await;
         kubectl.create(VMS, &machine("plain", 2, "Always")).await;
         cluster.settle().await;
         let annotations = instance(kubectl, "vm").await["metadata"]["annotations"].clone();
         assert_eq!(annotations["topology.kubernetes.io/zone"], "z1");
         assert_eq!(annotations["kubernetes.io/hostname"], "n1");
-        assert!(instance(kubectl, "plain").await["metadata"]["annotations"]["kubernetes.io/hostname"].is_null());
+        assert!(
+            instance(kubectl, "plain").await["metadata"]["annotations"]["kubernetes.io/hostname"].is_null()
+        );
     });
 }

@@ -15,12 +15,13 @@ pub const EVENTS: &str = "/api/v1/namespaces/default/events";
 pub const NODES: &str = "/api/v1/nodes";
 pub const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 pub const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
-pub const CONFIGS: &str = "/apis/network.harvesterhci.io/v1alpha1/namespaces/default/virtualmachinenetworkconfigs";
+pub const CONFIGS: &str =
+    "/apis/network.harvesterhci.io/v1alpha1/namespaces/default/virtualmachinenetworkconfigs";
 pub const POOLS: &str = "/apis/network.harvesterhci.io/v1alpha1/namespaces/harvester-system/ippools";
 /// The class disks in tests are made by.
 pub const CLASS: &str = "disks";
 /// How often the node looks at what is bound to it.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A pool, a class and a node with room for a few machines; and somebody who plays its agent.
 pub async fn furnish(kubectl: &Kubectl) {
@@ -30,7 +31,8 @@ pub async fn furnish(kubectl: &Kubectl) {
 }
 
 pub async fn furnish_without_nodes(kubectl: &Kubectl) {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harvester-system"}});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harvester-system"}});
     ensure(kubectl, "/api/v1/namespaces", &namespace).await;
     let pool = json!({
         "apiVersion": "network.harvesterhci.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "default"},
@@ -68,8 +70,16 @@ pub async fn add_node(kubectl: &Kubectl, name: &str, memory: &str) {
 pub fn play_agent(kubectl: &Kubectl, node: &'static str) {
     let kubectl = kubectl.clone();
     tokio::spawn(async move {
+        let mut seen = Value::Null;
         loop {
-            look(&kubectl, node).await;
+            // A list says how far the cluster is, also an empty one: where nothing was written nothing is to do.
+            let list =
+                kubectl.get("/api/v1/namespaces/kube-public/secrets?limit=1").await.unwrap_or_default();
+            let now = list["metadata"]["resourceVersion"].clone();
+            if now != seen {
+                look(&kubectl, node).await;
+                seen = now;
+            }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     });
@@ -198,9 +208,9 @@ pub async fn address_of(kubectl: &Kubectl, machine: &str) -> String {
 /// The reasons of all events about an object, in their order.
 pub async fn reasons(kubectl: &Kubectl, kind: &str, name: &str) -> Vec<String> {
     let events = items(kubectl, EVENTS).await;
-    let about = events.iter().filter(|event| {
-        event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name
-    });
+    let about = events
+        .iter()
+        .filter(|event| event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name);
     about.map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
 }
 

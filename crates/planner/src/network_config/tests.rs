@@ -63,16 +63,20 @@ impl Cluster {
             Step::WriteStatus(status) => current.status = *status,
             Step::Allocate(all) => {
                 for one in all {
-                    self.pool.allocate(Nic { key: &one.mac_address, requested: None, previous: None }).unwrap();
+                    self.pool
+                        .allocate(Nic { key: &one.mac_address, requested: None, previous: None })
+                        .unwrap();
                 }
             }
             Step::Release(macs) => macs.iter().for_each(|mac| {
                 self.pool.release(mac);
             }),
-            Step::Delete => current.metadata = serde_json::from_value(
-                json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": [ADDRESSES_FINALIZER]}),
-            )
-            .unwrap(),
+            Step::Delete => {
+                current.metadata = serde_json::from_value(
+                    json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": [ADDRESSES_FINALIZER]}),
+                )
+                .unwrap()
+            }
             Step::RemoveFinalizer => self.config = None,
         }
         // What the config says somebody has, the pool says too, whenever one looks.

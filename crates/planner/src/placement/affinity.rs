@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm};
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm,
+};
 use serde_json::json;
 use sheaf_resources::{kinds::namespace::NAME_LABEL, selector::LabelSelector};
 
@@ -51,12 +53,15 @@ pub(super) fn objection(
 ) -> Option<&'static str> {
     let affinity = wanted.spec.affinity.as_ref()?;
     let together = affinity.pod_affinity.as_ref();
-    let together = together.and_then(|rules| rules.required_during_scheduling_ignored_during_execution.as_ref());
+    let together =
+        together.and_then(|rules| rules.required_during_scheduling_ignored_during_execution.as_ref());
     for term in together.into_iter().flatten() {
         let near = is_near(term, wanted, node, nodes, neighbours);
         // The first of a group that wants to be together has nobody to go to.
         let first = || {
-            !neighbours.iter().any(|neighbour| is_meant(term, wanted, &neighbour.namespace, &neighbour.labels))
+            !neighbours
+                .iter()
+                .any(|neighbour| is_meant(term, wanted, &neighbour.namespace, &neighbour.labels))
                 && is_meant(term, wanted, wanted.namespace, wanted.labels)
                 && label_of(node, &term.topology_key).is_some()
         };

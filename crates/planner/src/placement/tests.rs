@@ -13,14 +13,19 @@ fn node(name: &str, zone: &str, cpu: &str, memory: &str) -> Node {
 }
 
 fn spec(more: Value) -> VirtualMachineInstanceSpec {
-    let mut spec = json!({"domain": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}, "devices": {}}});
+    let mut spec =
+        json!({"domain": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}, "devices": {}}});
     for (key, value) in more.as_object().unwrap() {
         spec[key] = value.clone();
     }
     serde_json::from_value(spec).unwrap()
 }
 
-fn choose(spec: &VirtualMachineInstanceSpec, nodes: &[Node], neighbours: &[Neighbour]) -> Result<String, String> {
+fn choose(
+    spec: &VirtualMachineInstanceSpec,
+    nodes: &[Node],
+    neighbours: &[Neighbour],
+) -> Result<String, String> {
     choose_near(spec, nodes, neighbours, &[])
 }
 
@@ -70,7 +75,9 @@ fn nobody_is_sent_where_nobody_should_go() {
     let mut cordoned = node("b", "z", "4", "8Gi");
     cordoned.spec = serde_json::from_value(json!({"unschedulable": true})).unwrap();
     let mut tainted = node("c", "z", "4", "8Gi");
-    tainted.spec = serde_json::from_value(json!({"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]})).unwrap();
+    tainted.spec =
+        serde_json::from_value(json!({"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}))
+            .unwrap();
     let nodes = [unready, cordoned, tainted];
     let said = choose(&spec(json!({})), &nodes, &[]).unwrap_err();
     assert_eq!(
@@ -95,9 +102,15 @@ fn labels_choose_the_node() {
     let west = required(json!({"key": "zone", "operator": "NotIn", "values": ["east"]}));
     assert_eq!(choose(&west, &nodes, &[]), Ok("b".into()));
     let nowhere = required(json!({"key": "disk", "operator": "Exists"}));
-    assert!(choose(&nowhere, &nodes, &[]).unwrap_err().contains("2 node(s) didn't match Pod's node affinity/selector"));
-    let preferred = spec(json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
-        [{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]}}]}}}));
+    assert!(
+        choose(&nowhere, &nodes, &[])
+            .unwrap_err()
+            .contains("2 node(s) didn't match Pod's node affinity/selector")
+    );
+    let preferred = spec(
+        json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+        [{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]}}]}}}),
+    );
     assert_eq!(choose(&preferred, &nodes, &[]), Ok("b".into()));
 }
 
@@ -117,7 +130,8 @@ fn an_instance_goes_where_its_volume_is_or_nowhere() {
 #[test]
 fn instances_keep_together_or_apart_as_they_are_told() {
     let nodes = [node("a", "east", "4", "8Gi"), node("b", "east", "4", "8Gi"), node("c", "west", "4", "8Gi")];
-    let term = |app: &str, key: &str| json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key});
+    let term =
+        |app: &str, key: &str| json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key});
     let rule = |sort: &str, term: Value| {
         spec(json!({"affinity": {sort: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}))
     };
@@ -126,10 +140,13 @@ fn instances_keep_together_or_apart_as_they_are_told() {
     assert_eq!(choose(&apart, &nodes, &there), Ok("c".into()));
     let together = rule("podAffinity", term("db", "kubernetes.io/hostname"));
     assert_eq!(choose(&together, &nodes, &there), Ok("b".into()));
-    assert!(choose(&together, &nodes, &[]).unwrap_err().contains("3 node(s) didn't match pod affinity rules"));
+    assert!(
+        choose(&together, &nodes, &[]).unwrap_err().contains("3 node(s) didn't match pod affinity rules")
+    );
     // The first of its group has nobody to go to.
     assert_eq!(choose(&rule("podAffinity", term("web", "zone")), &nodes, &[]), Ok("a".into()));
-    let preferred = spec(json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+    let preferred =
+        spec(json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
         [{"weight": 1, "podAffinityTerm": term("db", "zone")}]}}}));
     assert_eq!(choose(&preferred, &nodes, &there), Ok("c".into()));
 }

@@ -97,7 +97,10 @@ pub fn status_of(
 }
 
 /// The status of an instance that was told to go before it had a node.
-pub fn never_started(before: &VirtualMachineInstanceStatus, now: Option<Time>) -> VirtualMachineInstanceStatus {
+pub fn never_started(
+    before: &VirtualMachineInstanceStatus,
+    now: Option<Time>,
+) -> VirtualMachineInstanceStatus {
     let mut status = before.clone();
     status.phase = super::NEVER_STARTED;
     let passed = PhaseTransition { phase: status.phase, phase_transition_timestamp: now };
@@ -148,7 +151,8 @@ mod tests {
     #[test]
     fn an_instance_that_finds_a_node_at_once_has_been_through_every_phase() {
         let status = status_of(&Default::default(), &Finding::Node("n1".into()), at(5));
-        let passed: Vec<Phase> = status.phase_transition_timestamps.iter().map(|passed| passed.phase).collect();
+        let passed: Vec<Phase> =
+            status.phase_transition_timestamps.iter().map(|passed| passed.phase).collect();
         assert_eq!(passed, [Phase::Pending, Phase::Scheduling, Phase::Scheduled]);
         assert_eq!((status.phase, status.node_name.as_str()), (Phase::Scheduled, "n1"));
         assert_eq!(status.condition("Ready").unwrap().reason, "PodNotExists");

@@ -74,7 +74,11 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             vec![
                 on(&["get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
                 on(&["create", "get", "list", "patch", "watch"], CORE, &["persistentvolumes"]),
-                on(&["patch", "update"], CORE, &["persistentvolumeclaims/status", "persistentvolumes/status"]),
+                on(
+                    &["patch", "update"],
+                    CORE,
+                    &["persistentvolumeclaims/status", "persistentvolumes/status"],
+                ),
                 on(follow, STORAGE, &["storageclasses"]),
                 on(follow, HARVESTER, &["virtualmachineimages"]),
                 on(follow, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
@@ -113,11 +117,7 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                     KUBEVIRT,
                     &["virtualmachineinstances"],
                 ),
-                on(
-                    &["create", "delete", "get", "list", "patch", "watch"],
-                    CORE,
-                    &["persistentvolumeclaims"],
-                ),
+                on(&["create", "delete", "get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
                 on(follow, HARVESTER, &["virtualmachineimages"]),
                 on(follow, STORAGE, &["storageclasses"]),
                 on(&["create"], CORE, &["events"]),
