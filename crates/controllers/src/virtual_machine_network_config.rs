@@ -154,7 +154,9 @@ impl Configs {
                 },
                 Step::Release(macs) => {
                     let Some(mut pool) = pool else { return Ok(Next::rest()) };
-                    macs.iter().for_each(|mac| drop(pool.release(mac)));
+                    for mac in &macs {
+                        pool.release(mac);
+                    }
                     look.network.write(&pool, &now).await?;
                 }
                 step => {
@@ -189,7 +191,9 @@ impl Configs {
             (None, Some(instance)) => Some(owner_of::<VirtualMachineInstance>(instance.metadata())),
             (None, None) => None,
         };
-        Ok(Look { owner, wanted, may_run: live.is_some(), config, network })
+        // Who has no node cannot be using an address.
+        let may_run = live.is_some_and(|instance| !instance.typed.status.node_name.is_empty());
+        Ok(Look { owner, wanted, may_run, config, network })
     }
 
     /// Which of the interfaces belong to somebody else: the pool has their hardware address, and not for us.

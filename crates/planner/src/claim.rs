@@ -191,30 +191,28 @@ pub fn next_step(seen: &Seen) -> Step {
         (false, None) if !seen.volume_name.is_empty() && seen.volume_name != volume_name(&seen.uid) => {
             Step::Wait(Reason::VolumeLost)
         }
-        (false, None) => match &seen.class {
-            None => Step::Wait(Reason::NoClass),
-            Some(Class { ours: false, .. }) => Step::Wait(Reason::NoProvisioner),
-            Some(Class { binding: Binding::WaitForFirstConsumer, .. }) if !seen.in_use => {
-                Step::Wait(Reason::NoConsumer)
-            }
-            Some(_) => creation(seen),
-        },
+        (false, None) => creation(seen),
     }
 }
 
-/// A copy of an image is made once the image is here, and only where it fits.
+/// A copy of an image is made once the image is here, and only where it fits. The class of an image comes with it,
+/// so the image is what to wait for.
 fn creation(seen: &Seen) -> Step {
-    match seen.source {
-        Source::MissingImage => Step::Wait(Reason::MissingImage),
-        Source::ArrivingImage => Step::Wait(Reason::ArrivingImage),
-        Source::FailedImage => Step::Wait(Reason::FailedImage),
-        Source::Image { virtual_size } if seen.requested_bytes < virtual_size => {
-            Step::Wait(Reason::SmallerThanImage { virtual_size })
+    let reason = match (&seen.source, &seen.class) {
+        (Source::MissingImage, _) => Reason::MissingImage,
+        (Source::ArrivingImage, _) => Reason::ArrivingImage,
+        (Source::FailedImage, _) => Reason::FailedImage,
+        (_, None) => Reason::NoClass,
+        (_, Some(Class { ours: false, .. })) => Reason::NoProvisioner,
+        (_, Some(Class { binding: Binding::WaitForFirstConsumer, .. })) if !seen.in_use => Reason::NoConsumer,
+        (Source::Image { virtual_size }, Some(_)) if seen.requested_bytes < *virtual_size => {
+            Reason::SmallerThanImage { virtual_size: *virtual_size }
         }
-        Source::Empty | Source::Image { .. } => {
-            Step::CreateVolume { name: volume_name(&seen.uid), bytes: seen.requested_bytes }
+        (Source::Empty | Source::Image { .. }, Some(_)) => {
+            return Step::CreateVolume { name: volume_name(&seen.uid), bytes: seen.requested_bytes };
         }
-    }
+    };
+    Step::Wait(reason)
 }
 
 fn growth(seen: &Seen, volume: &Volume) -> Step {

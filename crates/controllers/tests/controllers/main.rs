@@ -4,10 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod accounts;
+mod addresses;
+mod claims;
 mod cluster_role;
 mod custom_resource_definition;
 mod event;
 mod garbage_collection;
+mod images;
+mod machines;
 mod namespace;
+mod placing;
 mod scenario;
+mod simulated_node;
 mod token;

@@ -68,7 +68,9 @@ impl Cluster {
                         .unwrap();
                 }
             }
-            Step::Release(macs) => macs.iter().for_each(|mac| drop(self.pool.release(mac))),
+            Step::Release(macs) => macs.iter().for_each(|mac| {
+                self.pool.release(mac);
+            }),
             Step::Delete => {
                 current.metadata = serde_json::from_value(
                     json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": [ADDRESSES_FINALIZER]}),

@@ -1,0 +1,290 @@
+//! How machines run, stop, fail, and go.
+
+use serde_json::{Value, json};
+use sheaf_testbed::{Cluster, kubectl::Kubectl};
+
+use crate::{
+    scenario::{Scenario, on_a_cluster},
+    simulated_node::*,
+};
+
+async fn vm(kubectl: &Kubectl, name: &str) -> Value {
+    kubectl.get(&format!("{VMS}/{name}")).await.unwrap()
+}
+
+async fn vmi(kubectl: &Kubectl, name: &str) -> Option<Value> {
+    kubectl.get(&format!("{VMIS}/{name}")).await
+}
+
+async fn word(kubectl: &Kubectl, name: &str) -> String {
+    vm(kubectl, name).await["status"]["printableStatus"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The guest ends by itself.
+async fn guest_ends(cluster: &Cluster, kubectl: &Kubectl, name: &str, phase: &str) {
+    kubectl.patch(&format!("{VMIS}/{name}"), &json!({"status": {"phase": phase}})).await;
+    cluster.settle().await;
+}
+
+async fn run(cluster: &Cluster, kubectl: &Kubectl, strategy: &str) -> Value {
+    furnish(kubectl).await;
+    kubectl.create(VMS, &machine("vm", 1, strategy)).await;
+    cluster.settle().await;
+    vm(kubectl, "vm").await
+}
+
+fn start() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl)> {
+    Scenario {
+        prepared: async |kubectl: &Kubectl| furnish(kubectl).await,
+        happens: async |kubectl: &Kubectl| {
+            kubectl.create(VMS, &machine("vm", 1, "RerunOnFailure")).await;
+        },
+        ends: async |kubectl: &Kubectl| {
+            let (vm, vmi) = (vm(kubectl, "vm").await, vmi(kubectl, "vm").await.unwrap());
+            assert_eq!(vm["status"]["printableStatus"], "Running", "{vm}");
+            assert_eq!((&vm["status"]["created"], &vm["status"]["ready"]), (&json!(true), &json!(true)));
+            assert_eq!(vm["status"]["observedGeneration"], vm["metadata"]["generation"]);
+            assert_eq!(
+                vm["metadata"]["annotations"]["harvesterhci.io/mac-address"],
+                json!({"nic": mac(1)}).to_string()
+            );
+            assert_eq!(
+                (&vmi["status"]["phase"], &vmi["status"]["nodeName"]),
+                (&json!("Running"), &json!("n1"))
+            );
+            assert_eq!(vmi["metadata"]["ownerReferences"][0]["uid"], vm["metadata"]["uid"]);
+            assert_eq!(vmi["metadata"]["labels"]["kubevirt.io/nodeName"], "n1");
+            let claim = kubectl.get(&format!("{CLAIMS}/vm-root")).await.unwrap();
+            assert_eq!(claim["status"]["phase"], "Bound");
+            assert_eq!(kubectl.names(VOLUMES).await.len(), 1, "one volume, however often it was interrupted");
+            let pods = items(kubectl, PODS).await;
+            assert_eq!((pods.len(), &pods[0]["status"]["phase"]), (1, &json!("Running")));
+            assert!(!address_of(kubectl, "vm").await.is_empty());
+        },
+    }
+}
+
+fn stop() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl)> {
+    Scenario {
+        prepared: async |kubectl: &Kubectl| {
+            furnish(kubectl).await;
+            kubectl.create(VMS, &machine("vm", 1, "Always")).await;
+        },
+        happens: async |kubectl: &Kubectl| {
+            kubectl.patch(&format!("{VMS}/vm"), &json!({"spec": {"runStrategy": "Halted"}})).await;
+        },
+        ends: async |kubectl: &Kubectl| {
+            assert_eq!(
+                vmi(kubectl, "vm").await,
+                None,
+                "a stopped machine has no instance, not one that is over"
+            );
+            assert_eq!(word(kubectl, "vm").await, "Stopped");
+            assert!(kubectl.names(PODS).await.is_empty());
+            address_of(kubectl, "vm").await;
+        },
+    }
+}
+
+fn delete(removed: bool) -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl)> {
+    Scenario {
+        prepared: async move |kubectl: &Kubectl| {
+            furnish(kubectl).await;
+            let mut vm = machine("vm", 1, "Always");
+            if removed {
+                vm["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"] =
+                    json!("vm-root,other");
+            }
+            kubectl.create(VMS, &vm).await;
+        },
+        happens: async |kubectl: &Kubectl| {
+            kubectl.delete(&format!("{VMS}/vm"), "Foreground").await;
+        },
+        ends: async move |kubectl: &Kubectl| {
+            assert_eq!(kubectl.get(&format!("{VMS}/vm")).await, None);
+            assert_eq!(vmi(kubectl, "vm").await, None);
+            assert!(kubectl.names(PODS).await.is_empty());
+            assert_eq!(kubectl.names(CLAIMS).await.is_empty(), removed, "what is not named stays");
+            assert_eq!(kubectl.names(VOLUMES).await.is_empty(), removed);
+            assert!(kubectl.names(CONFIGS).await.is_empty());
+            let pool = kubectl.get(&format!("{POOLS}/default")).await.unwrap();
+            assert!(
+                !pool["status"]["ipv4"]["allocated"].to_string().contains(&mac(1)),
+                "its address is free again"
+            );
+        },
+    }
+}
+
+#[test]
+fn a_machine_comes_up_with_disk_address_node_and_pod() {
+    start().arrives_and_rests();
+}
+
+#[test]
+fn a_machine_comes_up_however_its_controllers_are_interrupted() {
+    start().arrives_however_interrupted();
+}
+
+#[test]
+fn a_stopped_machine_has_no_instance_and_keeps_its_address() {
+    stop().arrives_and_rests();
+    stop().arrives_however_interrupted();
+}
+
+#[test]
+fn a_deleted_machine_leaves_its_disks() {
+    delete(false).arrives_and_rests();
+    delete(false).arrives_however_interrupted();
+}
+
+#[test]
+fn a_deleted_machine_takes_the_claims_along_that_it_names() {
+    delete(true).arrives_and_rests();
+    delete(true).arrives_however_interrupted();
+}
+
+#[test]
+fn a_machine_is_there_until_its_instance_is_gone() {
+    on_a_cluster(async |cluster, kubectl| {
+        run(cluster, kubectl, "Always").await;
+        let hold =
+            json!({"metadata": {"finalizers": ["example.com/hold", "foregroundDeleteVirtualMachine"]}});
+        kubectl.patch(&format!("{VMIS}/vm"), &hold).await;
+        kubectl.delete(&format!("{VMS}/vm"), "Background").await;
+        cluster.settle().await;
+        assert_eq!(word(kubectl, "vm").await, "Terminating");
+        kubectl.patch(&format!("{VMIS}/vm"), &json!({"metadata": {"finalizers": null}})).await;
+        cluster.settle().await;
+        assert_eq!(kubectl.get(&format!("{VMS}/vm")).await, None);
+    });
+}
+
+#[test]
+fn always_runs_again_whatever_happens() {
+    on_a_cluster(async |cluster, kubectl| {
+        run(cluster, kubectl, "Always").await;
+        for phase in ["Succeeded", "Failed"] {
+            let before = vmi(kubectl, "vm").await.unwrap()["metadata"]["uid"].clone();
+            guest_ends(cluster, kubectl, "vm", phase).await;
+            let after = vmi(kubectl, "vm").await.unwrap();
+            assert_eq!(after["status"]["phase"], "Running");
+            assert_ne!(after["metadata"]["uid"], before);
+        }
+        let told = reasons(kubectl, "VirtualMachine", "vm").await;
+        assert_eq!(told.iter().filter(|reason| *reason == "SuccessfulCreate").count(), 3, "{told:?}");
+    });
+}
+
+#[test]
+fn rerun_on_failure_runs_again_after_a_failure_and_rests_after_a_shutdown() {
+    on_a_cluster(async |cluster, kubectl| {
+        run(cluster, kubectl, "RerunOnFailure").await;
+        guest_ends(cluster, kubectl, "vm", "Failed").await;
+        assert_eq!(word(kubectl, "vm").await, "Running");
+        guest_ends(cluster, kubectl, "vm", "Succeeded").await;
+        assert_eq!((vmi(kubectl, "vm").await, word(kubectl, "vm").await), (None, "Stopped".into()));
+        request(kubectl, "vm", json!([{"action": "Start"}])).await;
+        cluster.settle().await;
+        assert_eq!(word(kubectl, "vm").await, "Running");
+    });
+}
+
+#[test]
+fn manual_runs_when_somebody_says_so() {
+    on_a_cluster(async |cluster, kubectl| {
+        assert_eq!(run(cluster, kubectl, "Manual").await["status"]["printableStatus"], "Stopped");
+        request(kubectl, "vm", json!([{"action": "Start"}])).await;
+        cluster.settle().await;
+        let first = vmi(kubectl, "vm").await.unwrap()["metadata"]["uid"].clone();
+        let address = address_of(kubectl, "vm").await;
+        request(kubectl, "vm", json!([{"action": "Stop", "uid": first}, {"action": "Start"}])).await;
+        cluster.settle().await;
+        let second = vmi(kubectl, "vm").await.unwrap();
+        assert_eq!(second["status"]["phase"], "Running");
+        assert_ne!(second["metadata"]["uid"], first, "a restart is another instance");
+        assert_eq!(address_of(kubectl, "vm").await, address, "and the same address");
+        request(kubectl, "vm", json!([{"action": "Stop", "uid": second["metadata"]["uid"]}])).await;
+        cluster.settle().await;
+        assert_eq!(vmi(kubectl, "vm").await, None);
+        let requests = &vm(kubectl, "vm").await["status"]["stateChangeRequests"];
+        assert!(requests.is_null(), "what is done is not asked for any more: {requests}");
+    });
+}
+
+#[test]
+fn halted_makes_its_disks_and_does_not_run() {
+    on_a_cluster(async |cluster, kubectl| {
+        run(cluster, kubectl, "Halted").await;
+        assert_eq!((vmi(kubectl, "vm").await, word(kubectl, "vm").await), (None, "Stopped".into()));
+        let claim = kubectl.get(&format!("{CLAIMS}/vm-root")).await.unwrap();
+        assert_eq!(claim["status"]["phase"], "Bound");
+        request(kubectl, "vm", json!([{"action": "Start", "data": {"paused": "true"}}])).await;
+        cluster.settle().await;
+        assert_eq!(vm(kubectl, "vm").await["spec"]["runStrategy"], "Always");
+        assert_eq!(vmi(kubectl, "vm").await.unwrap()["spec"]["startStrategy"], "Paused");
+    });
+}
+
+#[test]
+fn once_runs_once_however_it_ends() {
+    on_a_cluster(async |cluster, kubectl| {
+        run(cluster, kubectl, "Once").await;
+        let first = vmi(kubectl, "vm").await.unwrap()["metadata"]["uid"].clone();
+        guest_ends(cluster, kubectl, "vm", "Failed").await;
+        let left = vmi(kubectl, "vm").await.unwrap();
+        assert_eq!((&left["metadata"]["uid"], &left["status"]["phase"]), (&first, &json!("Failed")));
+    });
+}
+
+#[test]
+fn a_machine_that_never_comes_up_is_tried_less_and_less_often() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish_without_nodes(kubectl).await;
+        add_node(kubectl, "n1", "8Gi").await;
+        kubectl.create(VMS, &machine("vm", 1, "Always")).await;
+        let mut failed = Vec::new();
+        let began = tokio::time::Instant::now();
+        while failed.len() < 3 {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            let Some(there) = vmi(kubectl, "vm").await else { continue };
+            if there["status"]["phase"] == "Scheduled" && there["metadata"]["deletionTimestamp"].is_null() {
+                failed.push(began.elapsed().as_secs());
+                kubectl.patch(&format!("{VMIS}/vm"), &json!({"status": {"phase": "Failed"}})).await;
+                kubectl.patch(&format!("{VMIS}/vm"), &json!({"metadata": {"finalizers": ["kubevirt.io/virtualMachineControllerFinalize"]}})).await;
+            }
+        }
+        let waits: Vec<u64> = failed.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(waits[0] >= 10 && waits[1] >= 40, "{waits:?}");
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let vm = vm(kubectl, "vm").await;
+        assert_eq!(vm["status"]["printableStatus"], "CrashLoopBackOff");
+        assert_eq!(vm["status"]["startFailure"]["consecutiveFailCount"], 3);
+        let _ = cluster;
+    });
+}
+
+#[test]
+fn a_running_machine_takes_on_labels_and_says_when_it_must_be_restarted() {
+    on_a_cluster(async |cluster, kubectl| {
+        run(cluster, kubectl, "Always").await;
+        let before = vmi(kubectl, "vm").await.unwrap()["metadata"]["uid"].clone();
+        let labels = json!({"harvesterhci.io/vmName": "vm", "tag": "new"});
+        kubectl
+            .patch(&format!("{VMS}/vm"), &json!({"spec": {"template": {"metadata": {"labels": labels}}}}))
+            .await;
+        cluster.settle().await;
+        let there = vmi(kubectl, "vm").await.unwrap();
+        assert_eq!(
+            (&there["metadata"]["labels"]["tag"], &there["metadata"]["uid"]),
+            (&json!("new"), &before)
+        );
+        assert_eq!(there["metadata"]["labels"]["kubevirt.io/nodeName"], "n1");
+        let required = |vm: &Value| vm["status"]["conditions"].to_string().contains("RestartRequired");
+        assert!(!required(&vm(kubectl, "vm").await));
+        let cpu = json!({"spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}}}}}});
+        kubectl.patch(&format!("{VMS}/vm"), &cpu).await;
+        cluster.settle().await;
+        assert!(required(&vm(kubectl, "vm").await));
+    });
+}

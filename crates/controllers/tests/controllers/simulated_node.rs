@@ -1,0 +1,221 @@
+//! A node that runs nothing: says of machines what an agent would, and furnishes a cluster with what they need.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use sheaf_testbed::kubectl::Kubectl;
+
+pub const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+pub const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+pub const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+pub const VOLUMES: &str = "/api/v1/persistentvolumes";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const EVENTS: &str = "/api/v1/namespaces/default/events";
+pub const NODES: &str = "/api/v1/nodes";
+pub const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+pub const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
+pub const CONFIGS: &str =
+    "/apis/network.harvesterhci.io/v1alpha1/namespaces/default/virtualmachinenetworkconfigs";
+pub const POOLS: &str = "/apis/network.harvesterhci.io/v1alpha1/namespaces/harvester-system/ippools";
+/// The class disks in tests are made by.
+pub const CLASS: &str = "disks";
+/// How often the node looks at what is bound to it.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A pool, a class and a node with room for a few machines; and somebody who plays its agent.
+pub async fn furnish(kubectl: &Kubectl) {
+    furnish_without_nodes(kubectl).await;
+    add_node(kubectl, "n1", "8Gi").await;
+    play_agent(kubectl, "n1");
+}
+
+pub async fn furnish_without_nodes(kubectl: &Kubectl) {
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harvester-system"}});
+    ensure(kubectl, "/api/v1/namespaces", &namespace).await;
+    let pool = json!({
+        "apiVersion": "network.harvesterhci.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "default"},
+        "spec": {"networkName": "harvester-system/default",
+            "ipv4Config": {"cidr": "10.52.0.0/16", "router": "10.52.0.1", "serverIP": "10.52.0.1"}},
+    });
+    ensure(kubectl, POOLS, &pool).await;
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
+        "provisioner": "driver.longhorn.io", "allowVolumeExpansion": true,
+    });
+    ensure(kubectl, CLASSES, &class).await;
+}
+
+/// Makes what another part of the cluster may have made already.
+async fn ensure(kubectl: &Kubectl, path: &str, object: &Value) {
+    let (code, answer) = kubectl.try_it(Method::POST, path, Some(object)).await;
+    assert!(code == 201 || code == 409, "{path}: {code} {answer}");
+}
+
+pub async fn add_node(kubectl: &Kubectl, name: &str, memory: &str) {
+    let labels = json!({
+        "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "z1", "kubevirt.io/schedulable": "true",
+        "network.harvesterhci.io/mgmt": "true",
+    });
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+    kubectl.create(NODES, &node).await;
+    let status = json!({"status": {
+        "allocatable": {"cpu": "8", "memory": memory}, "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    kubectl.patch(&format!("{NODES}/{name}/status"), &status).await;
+}
+
+/// Plays the agent of a node until the runtime ends.
+pub fn play_agent(kubectl: &Kubectl, node: &'static str) {
+    let kubectl = kubectl.clone();
+    tokio::spawn(async move {
+        let mut seen = Value::Null;
+        loop {
+            // A list says how far the cluster is, also an empty one: where nothing was written nothing is to do.
+            let list =
+                kubectl.get("/api/v1/namespaces/kube-public/secrets?limit=1").await.unwrap_or_default();
+            let now = list["metadata"]["resourceVersion"].clone();
+            if now != seen {
+                look(&kubectl, node).await;
+                seen = now;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    });
+}
+
+async fn look(kubectl: &Kubectl, node: &str) {
+    let path = format!("/apis/kubevirt.io/v1/virtualmachineinstances?fieldSelector=status.nodeName={node}");
+    for instance in items(kubectl, &path).await {
+        let metadata = &instance["metadata"];
+        let path = path_in("/apis/kubevirt.io/v1", "virtualmachineinstances", metadata);
+        let phase = instance["status"]["phase"].as_str().unwrap_or_default();
+        let change = match (phase, metadata["deletionTimestamp"].is_null()) {
+            ("Succeeded" | "Failed", _) => without(metadata, "foregroundDeleteVirtualMachine"),
+            (_, false) => Some(json!({"status": {"phase": "Succeeded", "conditions": [ready("False")]}})),
+            ("Scheduled", true) => {
+                let mut passed = instance["status"]["phaseTransitionTimestamps"].clone();
+                passed.as_array_mut().unwrap().push(json!({"phase": "Running"}));
+                let running = json!({
+                    "phase": "Running", "phaseTransitionTimestamps": passed, "conditions": [ready("True")],
+                });
+                Some(json!({"status": running}))
+            }
+            _ => None,
+        };
+        write(kubectl, &path, metadata, change).await;
+    }
+    for volume in items(kubectl, VOLUMES).await {
+        let metadata = &volume["metadata"];
+        let here = volume["spec"]["nodeAffinity"].to_string().contains(&format!("\"{node}\""));
+        if here && !metadata["deletionTimestamp"].is_null() {
+            let path = format!("{VOLUMES}/{}", metadata["name"].as_str().unwrap());
+            write(kubectl, &path, metadata, without(metadata, "sheaf.io/volume-data")).await;
+        }
+    }
+    for image in items(kubectl, "/apis/harvesterhci.io/v1beta1/virtualmachineimages").await {
+        let metadata = &image["metadata"];
+        let path = path_in("/apis/harvesterhci.io/v1beta1", "virtualmachineimages", metadata);
+        if metadata["annotations"]["sheaf.io/node"] != node {
+            continue;
+        }
+        let change = match metadata["deletionTimestamp"].is_null() {
+            false => without(metadata, "sheaf.io/image-data"),
+            true if image["status"].is_null() => Some(json!({"status": {
+                "conditions": [{"type": "Imported", "status": "True"}], "virtualSize": 1 << 20, "size": 1000,
+            }})),
+            true => None,
+        };
+        write(kubectl, &path, metadata, change).await;
+    }
+}
+
+fn path_in(group: &str, plural: &str, metadata: &Value) -> String {
+    let (namespace, name) = (metadata["namespace"].as_str().unwrap(), metadata["name"].as_str().unwrap());
+    format!("{group}/namespaces/{namespace}/{plural}/{name}")
+}
+
+fn ready(truth: &str) -> Value {
+    json!({"type": "Ready", "status": truth})
+}
+
+/// The change that takes a finalizer off, if it is there.
+fn without(metadata: &Value, finalizer: &str) -> Option<Value> {
+    let held = metadata["finalizers"].as_array()?;
+    let kept: Vec<&Value> = held.iter().filter(|held| *held != finalizer).collect();
+    (kept.len() < held.len()).then(|| json!({"metadata": {"finalizers": kept}}))
+}
+
+/// Provided that nobody wrote meanwhile; otherwise at the next look.
+async fn write(kubectl: &Kubectl, path: &str, metadata: &Value, change: Option<Value>) {
+    let Some(mut change) = change else { return };
+    change["metadata"]["resourceVersion"] = metadata["resourceVersion"].clone();
+    let (code, answer) = kubectl.try_it(Method::PATCH, path, Some(&change)).await;
+    assert!([200, 404, 409].contains(&code), "{path}: {code} {answer}");
+}
+
+pub async fn items(kubectl: &Kubectl, path: &str) -> Vec<Value> {
+    let list = kubectl.get(path).await.unwrap();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// A machine with one disk, which it brings along, and one interface on the default network. `number` makes its hardware
+/// address its own.
+pub fn machine(name: &str, number: u8, strategy: &str) -> Value {
+    let claim = format!("{name}-root");
+    let templates = json!([{
+        "metadata": {"name": claim},
+        "spec": {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": CLASS,
+            "resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    let resources = json!({"cpu": "100m", "memory": "1Gi"});
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": name, "annotations": {
+            "harvesterhci.io/volumeClaimTemplates": templates.to_string(), "harvesterhci.io/vmRunStrategy": strategy}},
+        "spec": {"runStrategy": strategy, "template": {
+            "metadata": {"labels": {"harvesterhci.io/vmName": name}},
+            "spec": {
+                "domain": {
+                    "machine": {"type": "q35"}, "cpu": {"cores": 1, "sockets": 1, "threads": 1},
+                    "memory": {"guest": "900Mi"}, "resources": {"requests": resources, "limits": resources},
+                    "firmware": {"uuid": "6a4f7a0c-7f2c-4a5e-9d0e-000000000000", "serial": "s"},
+                    "devices": {
+                        "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                        "interfaces": [{"name": "nic", "masquerade": {}, "macAddress": mac(number)}],
+                    },
+                },
+                "networks": [{"name": "nic", "pod": {}}],
+                "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": claim}}],
+                "terminationGracePeriodSeconds": 30, "evictionStrategy": "LiveMigrateIfPossible",
+            },
+        }},
+    })
+}
+
+pub fn mac(number: u8) -> String {
+    format!("02:00:00:00:00:{number:02x}")
+}
+
+/// The address a machine has, as its config says.
+pub async fn address_of(kubectl: &Kubectl, machine: &str) -> String {
+    let config = kubectl.get(&format!("{CONFIGS}/{machine}")).await.unwrap();
+    assert_eq!(config["status"]["networkConfigs"][0]["state"], "Allocated", "{config}");
+    config["status"]["networkConfigs"][0]["allocatedIPAddress"].as_str().unwrap().to_owned()
+}
+
+/// The reasons of all events about an object, in their order.
+pub async fn reasons(kubectl: &Kubectl, kind: &str, name: &str) -> Vec<String> {
+    let events = items(kubectl, EVENTS).await;
+    let about = events
+        .iter()
+        .filter(|event| event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name);
+    about.map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Asks for something through the status, as the subresources do.
+pub async fn request(kubectl: &Kubectl, machine: &str, requests: Value) {
+    let status = json!({"status": {"stateChangeRequests": requests}});
+    kubectl.patch(&format!("{VMS}/{machine}/status"), &status).await;
+}
