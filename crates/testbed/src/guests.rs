@@ -11,12 +11,18 @@ use std::{env, path::PathBuf, process::Command, sync::OnceLock};
 pub struct TinyGuest {
     pub kernel: PathBuf,
     pub initramfs: PathBuf,
+    /// A raw disk with both, that boots by BIOS. It is shared: put a layer over it.
+    pub disk: PathBuf,
 }
 
 pub fn tiny() -> Option<TinyGuest> {
     static DIRECTORY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| build("build-tiny-guest")).as_ref()?;
-    Some(TinyGuest { kernel: directory.join("vmlinuz"), initramfs: directory.join("initramfs") })
+    Some(TinyGuest {
+        kernel: directory.join("vmlinuz"),
+        initramfs: directory.join("initramfs"),
+        disk: directory.join("disk.raw"),
+    })
 }
 
 /// A qcow2 image of a whole Debian with cloud-init, the guest agent and SSH, that boots by BIOS and UEFI. It is shared
