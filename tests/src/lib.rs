@@ -7,6 +7,7 @@
 
 pub mod http;
 pub mod kubectl;
+pub mod machines;
 pub mod node;
 pub mod patience;
 pub mod program;

@@ -58,6 +58,13 @@ impl Node {
     }
 
     fn start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Node {
+        let log_file = directory.join("log");
+        Node::try_start_on(directory, listen, arguments)
+            .unwrap_or_else(|| panic!("the node is not ready: {}", fs::read_to_string(log_file).unwrap()))
+    }
+
+    /// None if it ended, or took too long, before it was ready.
+    fn try_start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Option<Node> {
         let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
         let mut child = Command::new(binary())
             .args(["up", "--name", "n1", "--listen", listen, "--data-dir"])
@@ -75,10 +82,14 @@ impl Node {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
         });
         let Ok(line) = lines.recv_timeout(TOO_LONG) else {
-            panic!("the node is not ready: {}", fs::read_to_string(directory.join("log")).unwrap());
+            // Its directory stays for whoever starts it again.
+            fs::write(directory.join("owner"), "its successor").unwrap();
+            _ = child.kill();
+            _ = child.wait();
+            return None;
         };
         let url = line.split_whitespace().find(|word| word.starts_with("https://")).expect(&line).to_owned();
-        Node { child, url, directory, _undertaker: undertaker }
+        Some(Node { child, url, directory, _undertaker: undertaker })
     }
 
     /// `https://ADDR:PORT`.
@@ -124,13 +135,49 @@ impl Node {
         self.child.wait().unwrap();
     }
 
+    /// Asks it to end, and waits until it has.
+    pub fn terminate(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Whether it ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Starts a killed node again, on its directory and at its address.
     pub fn start_again(self) -> Node {
+        self.start_again_with(&[])
+    }
+
+    /// The same, with more arguments for `sheaf up`.
+    pub fn start_again_with(self, arguments: &[&str]) -> Node {
+        let (directory, address) = self.into_place();
+        Node::start_on(directory, &address, arguments)
+    }
+
+    /// The place of a node that ended, for [`Node::start_mortal`].
+    pub fn into_place(self) -> (PathBuf, String) {
         let (directory, address) = (self.directory.clone(), self.address().to_owned());
         // From here on the directory is not the old one's to remove.
         fs::write(directory.join("owner"), "its successor").unwrap();
         drop(self);
-        Node::start_on(directory, &address, &[])
+        (directory, address)
+    }
+
+    /// Starts a node on a directory and at an address that it had before. None if it ended before it was ready, as
+    /// one does that is told to die.
+    pub fn start_mortal(place: &(PathBuf, String), arguments: &[&str]) -> Option<Node> {
+        Node::try_start_on(place.0.clone(), &place.1, arguments)
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap()
     }
 }
 
@@ -150,10 +197,20 @@ fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
     fs::write(&owner, pid.to_string()).unwrap();
     let script = r#"cat >/dev/null
         kill -KILL "$1" 2>/dev/null
-        if [ "$(cat "$2/owner" 2>/dev/null)" = "$1" ]; then sleep 0.2; rm -rf "$2"; fi"#;
+        if [ "$(cat "$2/owner" 2>/dev/null)" = "$1" ]; then
+            sleep 0.2
+            # Machines outlive their node, and so does their network.
+            for process in "$2"/data/machines/*/process; do
+                pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$process" 2>/dev/null)
+                [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null
+            done
+            if [ -d "$2/data/volumes" ]; then "$3" down --stop-vms --grace 0 --data-dir "$2/data" 2>/dev/null; fi
+            rm -rf "$2"
+        fi"#;
     let mut shell = Command::new("sh")
         .args(["-c", script, "undertaker", &pid.to_string()])
         .arg(directory)
+        .arg(binary())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -1,3 +1,5 @@
+//! What each spec becomes.
+
 use serde_json::{Value, json};
 use sheaf_hypervisor::{
     capabilities::Version,

@@ -1,3 +1,5 @@
+//! What is told of an instance.
+
 use serde_json::json;
 use sheaf_planner::virtual_machine_instance::Exit;
 

@@ -1,0 +1,353 @@
+//! The life of machines with a real guest in them, from their creation to their end.
+
+use std::{fs, sync::OnceLock, thread, time::Duration};
+
+use serde_json::{Value, json};
+use sheaf_testbed::guests::{self, TinyGuest};
+use sheaf_tests::{
+    machines::{Farm, INSTANCES, MACHINES, machine},
+    patience,
+};
+
+/// The tiny guest; tests leave out what it cannot be built for.
+fn guest() -> Option<&'static TinyGuest> {
+    static GUEST: OnceLock<Option<TinyGuest>> = OnceLock::new();
+    GUEST.get_or_init(guests::tiny).as_ref()
+}
+
+/// The farm that most tests share, with the image `tiny`.
+fn farm() -> Option<&'static Farm> {
+    static FARM: OnceLock<Option<Farm>> = OnceLock::new();
+    FARM.get_or_init(|| farm_with_guest()).as_ref()
+}
+
+fn farm_with_guest() -> Option<Farm> {
+    let guest = guest()?;
+    let farm = Farm::start();
+    farm.image("tiny", &guest.disk);
+    Some(farm)
+}
+
+fn uuid(number: u32) -> String {
+    format!("22222222-0000-4000-8000-{number:012}")
+}
+
+/// Creates a machine that runs by `strategy`, after `change`.
+fn create(farm: &Farm, name: &str, number: u32, strategy: &str, change: impl FnOnce(&mut Value)) {
+    let mut vm = machine(name, &uuid(number), Some("tiny"));
+    vm["spec"]["runStrategy"] = strategy.into();
+    // The guest hears the button once it is up.
+    vm["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60.into();
+    change(&mut vm);
+    farm.api().post(MACHINES, &vm).object();
+}
+
+fn kill(pid: i32) {
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+}
+
+fn conditions(instance: &Value, kind: &str) -> Value {
+    let all = instance["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
+}
+
+#[test]
+fn a_machine_boots_and_obeys_its_power_button_and_leaves_nothing_but_its_disk() {
+    let Some(farm) = farm() else { return };
+    create(farm, "boots", 1, "Always", |_| {});
+    let instance = farm.running("boots");
+    let mut serial = farm.serial(&instance);
+    let report = serial.hears("END report");
+    assert!(report.contains("disk vda virtio 67108864 ro=0"), "{report}");
+    assert!(report.contains("disk vdb virtio") && report.contains("ro=1"), "{report}");
+    serial.hears("tiny guest is up");
+
+    let pod_name = format!(
+        "virt-launcher-boots-{}",
+        &instance["metadata"]["uid"].as_str().unwrap().replace('-', "")[..5]
+    );
+    let pod = format!("/api/v1/namespaces/default/pods/{pod_name}");
+    let shown = patience::until("its pod to be shown as running", || {
+        let answer = farm.api().get(&pod);
+        (answer.code == 200).then(|| answer.object()).filter(|pod| pod["status"]["phase"] == "Running")
+    });
+    assert_eq!(shown["spec"]["nodeName"], "n1");
+    assert_eq!(farm.api().delete(&pod).code, 405, "pods are only read");
+
+    farm.set_run_strategy("boots", "Halted");
+    serial.hears("power button");
+    farm.stopped("boots");
+    assert_eq!(farm.processes(&uuid(1)), [] as [i32; 0]);
+    assert_ne!(farm.api().get(&pod).code, 200);
+    let events = farm.api().get("/api/v1/namespaces/default/events").object();
+    let events = events["items"].as_array().unwrap().clone();
+    let told: Vec<&str> = events
+        .iter()
+        .filter(|event| event["involvedObject"]["uid"] == instance["metadata"]["uid"])
+        .map(|event| event["reason"].as_str().unwrap())
+        .collect();
+    for reason in ["Created", "Started", "ShuttingDown", "Stopped", "Deleted"] {
+        assert!(told.contains(&reason), "{reason} is not among {told:?}");
+    }
+}
+
+#[test]
+fn every_bus_is_what_the_guest_sees() {
+    let Some(farm) = farm() else { return };
+    create(farm, "buses", 2, "Always", |vm| {
+        let claim = |name: &str| {
+            json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
+                "resources": {"requests": {"storage": "8Mi"}}}})
+        };
+        let mut claims: Value = serde_json::from_str(
+            vm["metadata"]["annotations"]["harvesterhci.io/volumeClaimTemplates"].as_str().unwrap(),
+        )
+        .unwrap();
+        let spec = &mut vm["spec"]["template"]["spec"];
+        let long = "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f";
+        for (name, claim_name, target) in [
+            ("scsi", long, json!({"disk": {"bus": "scsi"}})),
+            ("sata", "buses-sata", json!({"disk": {"bus": "sata"}, "serial": "SATA1"})),
+            ("disc", "buses-disc", json!({"cdrom": {"bus": "sata"}})),
+        ] {
+            claims.as_array_mut().unwrap().push(claim(claim_name));
+            let mut disk = target;
+            disk["name"] = name.into();
+            spec["domain"]["devices"]["disks"].as_array_mut().unwrap().push(disk);
+            let volume = json!({"name": name, "persistentVolumeClaim": {"claimName": claim_name}});
+            spec["volumes"].as_array_mut().unwrap().push(volume);
+        }
+        vm["metadata"]["annotations"]["harvesterhci.io/volumeClaimTemplates"] = claims.to_string().into();
+        let devices = &mut vm["spec"]["template"]["spec"]["domain"]["devices"];
+        devices["rng"] = json!({});
+        devices["interfaces"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "second", "bridge": {}, "model": "e1000e"}));
+        vm["spec"]["template"]["spec"]["networks"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "second", "multus": {"networkName": "default/plain"}}));
+    });
+    let plain = json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "plain"},
+        "spec": {"config": json!({"cniVersion": "0.3.1", "name": "plain", "type": "bridge", "bridge": "mgmt-br",
+            "promiscMode": true, "vlan": 0, "ipam": {}}).to_string()}});
+    farm.api()
+        .post("/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions", &plain)
+        .object();
+    let instance = farm.running("buses");
+    let names: Vec<&str> = instance["status"]["interfaces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|i| i["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["default", "second"]);
+    let report = farm.serial(&instance).hears("END report");
+    for seen in [
+        "disk vda virtio",
+        "scsi 8388608 ro=0 removable=0 disk",
+        "id=",
+        "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f",
+        "sata 8388608 ro=0 removable=0 disk serial=SATA1",
+        "sata 8388608 ro=1 removable=1 cdrom",
+        "virtio_net",
+        "e1000e",
+        "rng virtio_rng.0",
+        "port org.qemu.guest_agent.0",
+    ] {
+        assert!(report.contains(seen), "the guest does not see {seen:?}: {report}");
+    }
+    farm.api().delete(&format!("{MACHINES}/buses"));
+}
+
+#[test]
+fn run_strategies_say_what_follows_when_a_guest_goes_by_itself_and_when_it_dies() {
+    let Some(farm) = farm() else { return };
+    // strategy, after a shutdown from inside, after a crash: whether there is another instance.
+    let strategies = [("Always", true, true), ("RerunOnFailure", false, true), ("Once", false, false)];
+    for (number, (strategy, _, _)) in (10..).zip(strategies) {
+        for (offset, end) in [(0, "goes"), (5, "dies")] {
+            let name = format!("{}-{end}", strategy.to_lowercase());
+            create(farm, &name, number + offset, strategy, |_| {});
+        }
+    }
+    for (number, (strategy, after_shutdown, after_crash)) in (10..).zip(strategies) {
+        for (offset, end, expected) in [(0, "goes", after_shutdown), (5, "dies", after_crash)] {
+            let name = format!("{}-{end}", strategy.to_lowercase());
+            let instance = farm.running(&name);
+            let uid = instance["metadata"]["uid"].clone();
+            let mut serial = farm.serial(&instance);
+            serial.hears("tiny guest is up");
+            match end {
+                "goes" => serial.types("poweroff"),
+                _ => kill(farm.processes(&uuid(number + offset))[0]),
+            }
+            let what = format!("{name}: {}", if expected { "another instance" } else { "no other instance" });
+            let settled = patience::until(what, || {
+                let now = farm.instance(&name);
+                let is_other = now.as_ref().is_some_and(|now| now["metadata"]["uid"] != uid);
+                let is_over = now.as_ref().is_none_or(|now| {
+                    now["metadata"]["uid"] == uid
+                        && ["Succeeded", "Failed"].iter().any(|phase| now["status"]["phase"] == *phase)
+                });
+                if expected { is_other.then_some(true) } else { is_over.then_some(false) }
+            });
+            assert_eq!(settled, expected);
+            if !expected {
+                thread::sleep(Duration::from_secs(2));
+                let now = farm.instance(&name);
+                assert!(now.is_none_or(|now| now["metadata"]["uid"] == uid), "{name} was started again");
+            }
+            farm.api().delete(&format!("{MACHINES}/{name}"));
+        }
+    }
+}
+
+#[test]
+fn what_qemu_refuses_reaches_its_owner_in_qemus_words() {
+    let Some(farm) = farm() else { return };
+    create(farm, "refused", 3, "Always", |vm| {
+        vm["spec"]["template"]["spec"]["domain"]["cpu"]["model"] = "Weitek".into();
+    });
+    let condition = patience::until("the reason to be told", || {
+        let instance = farm.instance("refused")?;
+        Some(conditions(&instance, "Synchronized")).filter(|condition| condition["status"] == "False")
+    });
+    assert!(condition["message"].as_str().unwrap().contains("no CPU model \"Weitek\""), "{condition}");
+    assert_eq!(farm.instance("refused").unwrap()["status"]["phase"], "Scheduled");
+    farm.api().delete(&format!("{MACHINES}/refused"));
+}
+
+#[test]
+fn a_machine_waits_for_a_secret_that_comes_after_it() {
+    let Some(farm) = farm() else { return };
+    create(farm, "waits", 4, "Always", |vm| {
+        vm["spec"]["template"]["spec"]["volumes"][1] =
+            json!({"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "waits-seed"}}});
+    });
+    patience::until("it to say what it waits for", || {
+        let condition = conditions(&farm.instance("waits")?, "Synchronized");
+        condition["message"].as_str()?.contains("waiting for Secret waits-seed").then_some(())
+    });
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "waits-seed"},
+        "stringData": {"userdata": "#cloud-config\nhostname: late\n"}});
+    farm.api().post("/api/v1/namespaces/default/secrets", &secret).object();
+    let instance = farm.running("waits");
+    let mut serial = farm.serial(&instance);
+    serial.hears("tiny guest is up");
+    assert!(serial.runs("strings /dev/vdb").contains("hostname: late"));
+    farm.api().delete(&format!("{MACHINES}/waits"));
+}
+
+#[test]
+fn a_guest_gets_its_address_keeps_it_and_cannot_take_anothers() {
+    let Some(farm) = farm() else { return };
+    create(farm, "honest", 5, "Always", |_| {});
+    let instance = farm.running("honest");
+    let address = instance["status"]["interfaces"][0]["ipAddress"].as_str().unwrap().to_owned();
+    let gateway = format!("{}.1", address.rsplit_once('.').unwrap().0);
+    let mut serial = farm.serial(&instance);
+    serial.hears("tiny guest is up");
+    serial.runs("ip link set eth0 up");
+    let offered = serial.runs("udhcpc -i eth0 -n -q -s /bin/true 2>&1");
+    assert!(offered.contains(&format!("lease of {address} obtained")), "{offered}");
+    let reaches = |serial: &mut sheaf_tests::machines::Serial| {
+        serial
+            .runs(&format!("ping -c 2 -W 2 {gateway} >/dev/null && echo reached || echo lost"))
+            .contains("reached")
+    };
+    serial.runs(&format!("ip addr add {address}/24 dev eth0"));
+    assert!(reaches(&mut serial), "with its own address it is heard");
+    // Somebody else's address.
+    let other = format!("{}.200", address.rsplit_once('.').unwrap().0);
+    serial.runs(&format!("ip addr flush dev eth0; ip addr add {other}/24 dev eth0"));
+    assert!(!reaches(&mut serial), "with another's address it is not");
+    // Somebody else's hardware address.
+    serial.runs("ip addr flush dev eth0; ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:99; ip link set eth0 up");
+    serial.runs(&format!("ip addr add {address}/24 dev eth0"));
+    assert!(!reaches(&mut serial), "with another's hardware address it is not");
+
+    farm.set_run_strategy("honest", "Halted");
+    farm.stopped("honest");
+    farm.set_run_strategy("honest", "Always");
+    let again = farm.running("honest");
+    assert_eq!(again["status"]["interfaces"][0]["ipAddress"], address.as_str(), "its address stays");
+    farm.api().delete(&format!("{MACHINES}/honest"));
+}
+
+#[test]
+fn machines_outlive_their_node_and_come_back_when_everything_died() {
+    if guest().is_none() {
+        return;
+    }
+    let mut farm = farm_with_guest().unwrap();
+    create(&farm, "outlives", 6, "Always", |_| {});
+    let instance = farm.running("outlives");
+    let processes = farm.processes(&uuid(6));
+    let network = farm.arguments()[1].to_owned();
+    let arguments = ["--vm-cidr", &network, "--allow-local-images"];
+
+    // SIGTERM.
+    farm.node.terminate();
+    assert_eq!(farm.processes(&uuid(6)), processes, "it goes on without its node");
+    let farm = Farm::with_node(farm.node.start_again_with(&arguments), &network);
+    let found = farm.running("outlives");
+    assert_eq!(found["metadata"]["uid"], instance["metadata"]["uid"]);
+    assert_eq!(farm.processes(&uuid(6)), processes);
+
+    // The host goes down: node and machines.
+    let mut farm = farm;
+    farm.node.kill();
+    kill(processes[0]);
+    let farm = Farm::with_node(farm.node.start_again_with(&arguments), &network);
+    let again = patience::until("it to run again", || {
+        farm.instance("outlives").filter(|now| {
+            now["status"]["phase"] == "Running" && now["metadata"]["uid"] != instance["metadata"]["uid"]
+        })
+    });
+    assert_ne!(farm.processes(&uuid(6)), processes);
+    assert_eq!(farm.processes(&uuid(6)).len(), 1);
+
+    // Somebody removed the object by force: what is on the host goes, too.
+    let path = format!("{INSTANCES}/outlives");
+    farm.set_run_strategy("outlives", "Halted");
+    farm.api().patch(&path, "merge", &json!({"metadata": {"finalizers": null}}).to_string());
+    patience::until("its process to end", || farm.processes(&uuid(6)).is_empty().then_some(()));
+    let uid = again["metadata"]["uid"].as_str().unwrap().to_owned();
+    patience::until("nothing to be left of it", || {
+        let left = farm.leftovers(&[uid.clone()]);
+        left.iter().all(|what| what.contains("/volumes/")).then_some(())
+    });
+}
+
+#[test]
+fn every_qemu_has_a_user_of_its_own_and_nothing_to_gain() {
+    let Some(farm) = farm() else { return };
+    for (number, name) in [(7, "alone-a"), (8, "alone-b")] {
+        create(farm, name, number, "Always", |_| {});
+    }
+    let mut users = Vec::new();
+    for (number, name) in [(7, "alone-a"), (8, "alone-b")] {
+        farm.running(name);
+        let pid = farm.processes(&uuid(number))[0];
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let field = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let user = field("Uid:")[0].clone();
+        assert!(field("Uid:").iter().all(|id| *id == user && id != "0"), "{status}");
+        assert_eq!(field("NoNewPrivs:"), ["1"]);
+        assert_eq!(field("Seccomp:"), ["2"], "a filter of system calls");
+        assert_eq!(field("CapEff:"), ["0000000000000000"]);
+        users.push(user);
+        farm.api().delete(&format!("{MACHINES}/{name}"));
+    }
+    assert_ne!(users[0], users[1]);
+}

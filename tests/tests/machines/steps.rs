@@ -1,0 +1,224 @@
+//! A node that dies after every single step of what it does to a machine, one after the other: the next start finds
+//! everything from the host and goes on. No machine is lost, doubled, or started again that need not be, and nothing is
+//! left behind.
+//!
+//! The steps are enumerated by running into them: the node is told to die after step 1, 2, 3 and so on, until what it
+//! was asked for is done before it dies.
+
+use serde_json::json;
+use sheaf_tests::{
+    machines::{CLAIMS, Farm, MACHINES, machine},
+    node::Node,
+    patience,
+};
+
+/// More steps than any of these takes: an enumeration that never ends is a failure.
+const MOST: u64 = 90;
+const NAME: &str = "vm";
+
+/// One farm on which a machine is put through the same thing again and again.
+struct Story {
+    farm: Option<Farm>,
+    uuid: &'static str,
+    /// All instances there ever were, to look for what they left.
+    uids: Vec<String>,
+}
+
+impl Story {
+    fn begin(uuid: &'static str) -> Story {
+        let farm = Farm::start();
+        farm.api().post(MACHINES, &machine(NAME, uuid, None)).object();
+        Story { farm: Some(farm), uuid, uids: Vec::new() }
+    }
+
+    fn farm(&self) -> &Farm {
+        self.farm.as_ref().unwrap()
+    }
+
+    /// Runs `ask` on a node that dies after step `number`, if it gets so far, and waits for `done`. Answers whether it
+    /// was done without dying.
+    fn dies(&mut self, number: u64, ask: impl Fn(&Farm), done: impl Fn(&Farm) -> bool) -> bool {
+        let mut farm = self.farm.take().unwrap();
+        farm.node.kill();
+        let arguments = farm.arguments().map(str::to_owned);
+        let place = farm.node.into_place();
+        let step = number.to_string();
+        let mut with_death: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        with_death.extend(["--die-after-step", &step]);
+        let mut survived = false;
+        let mut place = place;
+        if let Some(node) = Node::start_mortal(&place, &with_death) {
+            let mut mortal = Farm::with_node(node, &arguments[1]);
+            // It may die while it is asked.
+            _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(&mortal)));
+            survived = patience::until(format!("step {number} or the end"), || {
+                if mortal.node.has_ended() {
+                    return Some(false);
+                }
+                let is_done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| done(&mortal)));
+                is_done.unwrap_or(false).then_some(true)
+            });
+            if survived {
+                mortal.node.kill();
+            }
+            place = mortal.node.into_place();
+        }
+        let plain: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let node = Node::start_mortal(&place, &plain).expect("a node that died starts again");
+        self.farm = Some(Farm::with_node(node, &arguments[1]));
+        survived
+    }
+
+    /// The machine runs, once; answers its instance's uid and its process.
+    fn is_running(&mut self, number: u64) -> (String, i32) {
+        let instance = self.farm().running(NAME);
+        let uid = instance["metadata"]["uid"].as_str().unwrap().to_owned();
+        if !self.uids.contains(&uid) {
+            self.uids.push(uid.clone());
+        }
+        assert!(
+            instance["status"]["interfaces"].as_array().is_some_and(|list| !list.is_empty()),
+            "step {number}: a running machine has its addresses"
+        );
+        let processes = self.farm().processes(self.uuid);
+        assert_eq!(processes.len(), 1, "step {number}: there is one of it: {processes:?}");
+        (uid, processes[0])
+    }
+
+    fn is_gone_from_the_host(&self, number: u64, but: &[&str]) {
+        let farm = self.farm();
+        assert_eq!(farm.processes(self.uuid), [] as [i32; 0], "step {number}: no process is left");
+        let left = patience::until(format!("step {number}: nothing to be left"), || {
+            let left = farm.leftovers(&self.uids);
+            let left: Vec<String> =
+                left.into_iter().filter(|what| !but.iter().any(|but| what.contains(but))).collect();
+            Some(left)
+        });
+        assert_eq!(left, [] as [String; 0], "step {number}: something is left");
+    }
+}
+
+fn start(farm: &Farm) {
+    farm.set_run_strategy(NAME, "Always");
+}
+
+fn stop(farm: &Farm) {
+    farm.set_run_strategy(NAME, "Halted");
+}
+
+fn runs(farm: &Farm) -> bool {
+    farm.instance(NAME).is_some_and(|instance| instance["status"]["phase"] == "Running")
+}
+
+fn restart(farm: &Farm) {
+    let path = format!("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/{NAME}/restart");
+    let answer = farm.api().put(&path, &json!({}));
+    assert!(answer.code == 202 || answer.code == 409, "{} {}", answer.code, answer.text());
+}
+
+#[test]
+fn a_start_survives_death_after_every_step() {
+    let mut story = Story::begin("11111111-0000-4000-8000-000000000001");
+    for number in 1..MOST {
+        let before = story.farm().processes(story.uuid);
+        assert_eq!(before, [] as [i32; 0]);
+        let done = story.dies(number, start, runs);
+        let launched = story.farm().processes(story.uuid);
+        start(story.farm());
+        let (_, process) = story.is_running(number);
+        if let [launched] = launched[..] {
+            assert_eq!(process, launched, "step {number}: a machine that ran goes on running");
+        }
+        stop(story.farm());
+        story.farm().stopped(NAME);
+        story.is_gone_from_the_host(number, &["/volumes/"]);
+        if done {
+            assert!(number > 10, "a start has more steps than {number}");
+            return;
+        }
+    }
+    panic!("a start never came to its end");
+}
+
+#[test]
+fn a_stop_survives_death_after_every_step() {
+    let mut story = Story::begin("11111111-0000-4000-8000-000000000002");
+    for number in 1..MOST {
+        start(story.farm());
+        story.is_running(number);
+        let done = story.dies(number, stop, |farm| farm.instance(NAME).is_none());
+        stop(story.farm());
+        story.farm().stopped(NAME);
+        story.is_gone_from_the_host(number, &["/volumes/"]);
+        if done {
+            assert!(number > 8, "a stop has more steps than {number}");
+            return;
+        }
+    }
+    panic!("a stop never came to its end");
+}
+
+#[test]
+fn a_restart_survives_death_after_every_step() {
+    let mut story = Story::begin("11111111-0000-4000-8000-000000000003");
+    start(story.farm());
+    for number in 1..MOST {
+        let (before, _) = story.is_running(number);
+        let is_another = |farm: &Farm| {
+            farm.instance(NAME).is_some_and(|instance| {
+                instance["metadata"]["uid"] != before.as_str() && instance["status"]["phase"] == "Running"
+            })
+        };
+        let done = story.dies(number, restart, is_another);
+        // What was not acknowledged is asked for again.
+        let wanted = story.farm().api().get(&format!("{MACHINES}/{NAME}")).object();
+        let is_pending =
+            wanted["status"]["stateChangeRequests"].as_array().is_some_and(|list| !list.is_empty());
+        let is_same = story.farm().instance(NAME).is_some_and(|instance| {
+            instance["metadata"]["uid"] == before.as_str()
+                && instance["metadata"]["deletionTimestamp"].is_null()
+        });
+        if is_same && !is_pending {
+            restart(story.farm());
+        }
+        patience::until(format!("step {number}: another instance"), || {
+            is_another(story.farm()).then_some(())
+        });
+        story.is_running(number);
+        if done {
+            assert!(number > 15, "a restart has more steps than {number}");
+            return;
+        }
+    }
+    panic!("a restart never came to its end");
+}
+
+#[test]
+fn a_deletion_survives_death_after_every_step() {
+    let uuid = "11111111-0000-4000-8000-000000000004";
+    let mut story = Story::begin(uuid);
+    for number in 1..MOST {
+        start(story.farm());
+        story.is_running(number);
+        let delete = |farm: &Farm| {
+            let code = farm.api().delete(&format!("{MACHINES}/{NAME}")).code;
+            assert!(code < 300 || code == 404, "{code}");
+        };
+        let gone = |farm: &Farm| {
+            let mut api = farm.api();
+            api.get(&format!("{MACHINES}/{NAME}")).code == 404
+                && api.get(&format!("{CLAIMS}/{NAME}")).code == 404
+                && api.get("/api/v1/persistentvolumes").object()["items"] == json!([])
+        };
+        let done = story.dies(number, delete, gone);
+        delete(story.farm());
+        patience::until(format!("step {number}: all of it to be gone"), || gone(story.farm()).then_some(()));
+        story.is_gone_from_the_host(number, &[]);
+        if done {
+            assert!(number > 8, "a deletion has more steps than {number}");
+            return;
+        }
+        story.farm().api().post(MACHINES, &machine(NAME, uuid, None)).object();
+    }
+    panic!("a deletion never came to its end");
+}
