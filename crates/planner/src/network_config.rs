@@ -67,7 +67,7 @@ pub enum Step {
 pub fn next_step(seen: &Seen<'_>) -> Step {
     match (seen.config, seen.wanted) {
         (None, None) => Step::Rest,
-        (None, Some(wanted)) if wanted.is_empty() => Step::Rest,
+        (None, Some([])) => Step::Rest,
         (None, Some(_)) => Step::Create,
         (Some(config), Some(wanted)) if seen.is_own && config.metadata.deletion_timestamp.is_none() => {
             upkeep(seen, config, wanted)

@@ -86,7 +86,6 @@ fn two_machines_of_one_hardware_address_do_not_share_the_other() {
         furnish(kubectl).await;
         kubectl.create(VMIS, &bare("first", 1)).await;
         cluster.settle().await;
-        let address = address_of(kubectl, "first").await;
         kubectl.create(VMIS, &bare("second", 1)).await;
         cluster.settle().await;
         let second = kubectl.get(&format!("{CONFIGS}/second")).await.unwrap();
@@ -99,7 +98,6 @@ fn two_machines_of_one_hardware_address_do_not_share_the_other() {
         kubectl.delete(&format!("{VMIS}/first"), "Background").await;
         cluster.settle().await;
         assert_eq!(kubectl.get(&format!("{VMIS}/second")).await.unwrap()["status"]["phase"], "Running");
-        let _ = address;
     });
 }
 

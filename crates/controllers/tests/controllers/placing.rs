@@ -41,7 +41,7 @@ fn a_machine_that_fits_nowhere_says_why_and_comes_up_when_there_is_room() {
         kubectl.patch(&format!("{VMS}/first"), &json!({"spec": {"runStrategy": "Halted"}})).await;
         cluster.settle().await;
         assert_eq!(word(kubectl, "second").await, "Running");
-        // And the first one when there is another node.
+        // The first one cannot come back: where its disk is there is no room.
         kubectl.patch(&format!("{VMS}/first"), &json!({"spec": {"runStrategy": "Always"}})).await;
         cluster.settle().await;
         assert_eq!(word(kubectl, "first").await, "ErrorUnschedulable", "its disk is where there is no room");
