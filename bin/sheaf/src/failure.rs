@@ -56,6 +56,8 @@ pub enum Failure {
         #[source]
         source: Box<kube::Error>,
     },
+    #[error(transparent)]
+    StreamPort(#[from] sheaf_agent::stream_port::BindError),
     #[error("cannot print")]
     Print(#[source] io::Error),
     #[error("cannot start the runtime")]

@@ -54,6 +54,7 @@ pub async fn tools(node: &Node, vm_cidr: Cidr) -> Result<Tools, NoTools> {
         storage: Storage::open(storage).await?,
         ports: Arc::new(Ports::new(Arc::new(network(node, vm_cidr, &deaths)?))),
         notes: Notes::open(data_dir)?,
+        soft_reboots: Arc::default(),
         after_step: AfterStep::call(deaths.hook()),
     })
 }

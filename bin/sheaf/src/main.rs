@@ -17,6 +17,7 @@ mod panics;
 mod run;
 mod serve;
 mod signals;
+mod streams;
 
 use std::process::ExitCode;
 

@@ -1,11 +1,12 @@
 //! What a node serves: store, API server, controllers and the agent, wired together.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use sheaf_agent::{host::HostView, virtual_machine_instance::Tools};
+use sheaf_agent::{host::HostView, stream_port::NoImages, virtual_machine_instance::Tools};
 use sheaf_apiserver::{
     ApiConfig, ApiServer, KUBERNETES_VERSION, authorization,
     identity::{MASTERS, User, service_accounts::ServiceAccount},
+    machines::agents::OverTls,
     server,
 };
 use sheaf_controllers::{Controllers, Settings};
@@ -13,7 +14,13 @@ use sheaf_store::{Store, embedded, etcd};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use crate::{administrator, failure::Failure, keys, machines, node::Node};
+use crate::{
+    administrator,
+    failure::Failure,
+    keys, machines,
+    node::Node,
+    streams::{self, Behind},
+};
 
 /// Serves until `node.stop` is cancelled. Says that the node is ready once it answers.
 pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failure> {
@@ -27,6 +34,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         encryption_keys: keys::encryption_keys(layout, &node.world)?,
         keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
         vm_cidr: node.config.vm_cidr,
+        agents: Arc::new(OverTls::new(node.certificates.agent_client_config())),
         threads: true,
     };
     let store = open_store(node).await?;
@@ -34,6 +42,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
     administrator::ensure(node, &api).await?;
     let vm_cidr = machines::settled_network(own_client(&api), node.config.vm_cidr).await?;
     let tools = machines::tools(node, vm_cidr).await?;
+    let (stream_port, port) = streams::open(node, &behind_streams(&tools)).await?;
 
     let tasks = TaskTracker::new();
     for listener in listeners {
@@ -46,7 +55,8 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         tasks.spawn(serving);
     }
     tasks.spawn(controllers(node, &api).run(node.stop.clone().cancelled_owned()));
-    tasks.spawn(run_agent(node, &api, tools));
+    tasks.spawn(stream_port.serve(node.stop.clone().cancelled_owned()));
+    tasks.spawn(run_agent(node, &api, tools, port));
     tasks.close();
     node.announce_ready();
     node.stop.cancelled().await;
@@ -55,7 +65,12 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
 }
 
 /// What this host does of what the objects say, as its own node.
-fn run_agent(node: &Node, api: &ApiServer, tools: Tools) -> impl Future<Output = ()> + use<> {
+fn run_agent(
+    node: &Node,
+    api: &ApiServer,
+    tools: Tools,
+    stream_port: u16,
+) -> impl Future<Output = ()> + use<> {
     let identity = User {
         name: authorization::node::user_name(&node.config.name),
         groups: vec!["system:nodes".into(), "system:authenticated".into()],
@@ -71,8 +86,16 @@ fn run_agent(node: &Node, api: &ApiServer, tools: Tools) -> impl Future<Output =
         let serve = async {
             let (virtualisation, abilities) = machines::examine(&data_dir).await;
             let version = format!("{KUBERNETES_VERSION}+sheaf{}", env!("CARGO_PKG_VERSION"));
-            let settings =
-                sheaf_agent::Settings { name, address, version, host, virtualisation, allow_local_images };
+            let stream_port = Some(stream_port);
+            let settings = sheaf_agent::Settings {
+                name,
+                address,
+                stream_port,
+                version,
+                host,
+                virtualisation,
+                allow_local_images,
+            };
             sheaf_agent::run(client, world, settings, tools, abilities).await;
         };
         tokio::select! {
@@ -80,6 +103,17 @@ fn run_agent(node: &Node, api: &ApiServer, tools: Tools) -> impl Future<Output =
             () = stop.cancelled() => {}
             () = serve => {}
         }
+    }
+}
+
+/// What consoles, screens and forwarded ports lead to: the machines that the agent runs.
+fn behind_streams(tools: &Tools) -> Behind {
+    let ports = tools.ports.clone();
+    Behind {
+        hypervisor: tools.hypervisor.clone(),
+        addresses_of: Arc::new(move |id| ports.addresses_of(id).into_iter().map(IpAddr::V4).collect()),
+        images: Arc::new(NoImages),
+        soft_reboots: tools.soft_reboots.clone(),
     }
 }
 

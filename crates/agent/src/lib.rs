@@ -12,6 +12,7 @@ pub mod node;
 pub mod persistent_volume;
 pub mod ports;
 pub mod step;
+pub mod stream_port;
 pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtualisation;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub name: String,
     /// The address at which others reach this node.
     pub address: String,
+    /// Where its stream port listens, if it has one.
+    pub stream_port: Option<u16>,
     /// What it calls itself in the version column.
     pub version: String,
     pub host: HostView,

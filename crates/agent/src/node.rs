@@ -229,6 +229,7 @@ fn report(settings: &Settings, host: &Host) -> Value {
             "architecture": architecture(), "containerRuntimeVersion": format!("qemu://{qemu}"),
             "kubeletVersion": settings.version, "kubeProxyVersion": "",
         },
+        "daemonEndpoints": settings.stream_port.map(|port| json!({"kubeletEndpoint": {"Port": port}})),
         "conditions": conditions(settings, host),
     })
 }
@@ -293,7 +294,7 @@ fn still_says(node: &Node, report: &Value) -> bool {
         let each = status["conditions"].as_array().into_iter().flatten();
         each.map(|condition| json!([condition["type"], condition["status"], condition["message"]])).collect()
     };
-    ["capacity", "allocatable", "addresses"].into_iter().all(same)
+    ["capacity", "allocatable", "addresses", "daemonEndpoints"].into_iter().all(same)
         && report["conditions"].as_array().is_some()
         && conditions(report).iter().all(|wanted| conditions(&status).contains(wanted))
 }

@@ -44,6 +44,7 @@ pub use self::{
 use crate::{
     ports::{Plugged, Ports},
     step::AfterStep,
+    stream_port::SoftReboots,
 };
 
 /// How many machines are made ready and launched at the same time: enough to keep disks and
@@ -61,6 +62,7 @@ pub struct Hands {
     pub(crate) storage: Storage,
     pub(crate) ports: Arc<Ports>,
     pub(crate) notes: Notes,
+    pub(crate) soft_reboots: Arc<SoftReboots>,
     pub(crate) abilities: Abilities,
     pub(crate) after: AfterStep,
     pub(crate) launches: Semaphore,
@@ -76,6 +78,7 @@ impl Hands {
             storage: tools.storage,
             ports: tools.ports,
             notes: tools.notes,
+            soft_reboots: tools.soft_reboots,
             abilities,
             after: tools.after_step,
             launches: Semaphore::new(LAUNCHES_AT_ONCE),
@@ -90,6 +93,8 @@ pub struct Tools {
     pub storage: Storage,
     pub ports: Arc<Ports>,
     pub notes: Notes,
+    /// Machines that power themselves off only to be started again; the stream port knows.
+    pub soft_reboots: Arc<SoftReboots>,
     pub after_step: AfterStep,
 }
 

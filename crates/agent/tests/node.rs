@@ -22,6 +22,7 @@ fn settings(kvm: KvmVerdict) -> Settings {
     Settings {
         name: "n1".into(),
         address: "192.0.2.7".into(),
+        stream_port: Some(10250),
         version: "v1.34.0+sheaf".into(),
         host: HostView::new(std::env::temp_dir()),
         virtualisation: Virtualisation { qemu: Ok(capabilities()), kvm },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sheaf_resources::kind::Kind;
 
-use crate::registry::Catalogue;
+use crate::{machines, registry::Catalogue};
 
 /// The versions of a group, best first, with their kinds.
 type Versions<'a> = Vec<(&'a str, Vec<&'a Kind>)>;
@@ -56,19 +56,26 @@ pub fn core_versions(server_address: &str) -> Value {
 
 /// `/apis`
 pub fn group_list(catalogue: &Catalogue) -> Value {
-    let groups: Vec<Value> = groups(catalogue)
+    let mut groups: Vec<Value> = groups(catalogue)
         .into_iter()
         .filter(|(group, _)| !group.is_empty())
         .map(|(g, v)| group_body(g, &v))
         .collect();
+    groups.push(machines::listing::group_body());
+    groups.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`
 pub fn group(catalogue: &Catalogue, name: &str) -> Option<Value> {
-    let (name, versions) =
-        groups(catalogue).into_iter().find(|(group, _)| *group == name && !group.is_empty())?;
-    let mut body = group_body(name, &versions);
+    let mut body = match name == machines::GROUP {
+        true => machines::listing::group_body(),
+        false => {
+            let (name, versions) =
+                groups(catalogue).into_iter().find(|(group, _)| *group == name && !group.is_empty())?;
+            group_body(name, &versions)
+        }
+    };
     body["kind"] = "APIGroup".into();
     body["apiVersion"] = "v1".into();
     Some(body)
@@ -84,6 +91,9 @@ fn group_body(name: &str, versions: &[(&str, Vec<&Kind>)]) -> Value {
 
 /// `/api/v1` and `/apis/<group>/<version>`
 pub fn resource_list(catalogue: &Catalogue, group: &str, version: &str) -> Option<Value> {
+    if group == machines::GROUP {
+        return machines::listing::resource_list(version);
+    }
     let (_, versions) = groups(catalogue).into_iter().find(|(name, _)| *name == group)?;
     let (_, kinds) = versions.into_iter().find(|(name, _)| *name == version)?;
     let resources: Vec<Value> = kinds.iter().flat_map(|kind| resources_of(kind)).collect();
@@ -156,7 +166,7 @@ fn storage_hash(kind: &Kind) -> String {
 
 /// `/api` (core) or `/apis` (the rest) in the aggregated form.
 pub fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
-    let items: Vec<Value> = groups(catalogue)
+    let mut items: Vec<Value> = groups(catalogue)
         .into_iter()
         .filter(|(group, _)| group.is_empty() == core)
         .map(|(group, versions)| {
@@ -171,6 +181,10 @@ pub fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
+    if !core {
+        items.push(machines::listing::aggregated_body());
+        items.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+    }
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     })

@@ -16,7 +16,8 @@ use crate::{
     ApiServer, KUBERNETES_VERSION,
     authorization::{self, Decision},
     body, discovery,
-    identity::{PeerCertificate, User},
+    identity::{PeerCertificate, User, credentials},
+    machines,
     metrics::RequestLabels,
     negotiate,
     openapi::Answer,
@@ -113,6 +114,9 @@ impl ApiServer {
             return self.answer_users(parts, path, query, &taken.body, &user).await;
         }
         match target {
+            Target::Resource(request) if request.group == machines::GROUP => {
+                self.answer_machines(parts, body, query, request, &user, peer).await
+            }
             Target::Resource(request) => {
                 self.authorize_resource(&user, request, query)?;
                 if matches!(request.verb, Verb::Get | Verb::List | Verb::Watch) {
@@ -144,7 +148,11 @@ impl ApiServer {
                 },
             )?,
         };
-        crate::identity::credentials::strip(&mut parts.headers);
+        let explicit = peer.identity.is_some() || peer.certificate.is_some();
+        if explicit || credentials::is_presented(&parts.headers) {
+            parts.extensions.insert(credentials::Explicit);
+        }
+        credentials::strip(&mut parts.headers);
         self.impersonate(user, &mut parts.headers)
     }
 
@@ -323,7 +331,7 @@ impl ApiServer {
     }
 }
 
-fn no_such_page() -> ApiResponse {
+pub(crate) fn no_such_page() -> ApiResponse {
     respond::text(success::NO_SUCH_PAGE, "404 page not found\n")
 }
 
@@ -355,6 +363,8 @@ fn root_paths(catalogue: &Catalogue) -> Vec<String> {
         paths.push(format!("/apis/{}", served.kind.group));
         paths.push(format!("/apis/{}/{}", served.kind.group, served.kind.version));
     }
+    paths.push(format!("/apis/{}", machines::GROUP));
+    paths.extend(machines::VERSIONS.iter().map(|version| format!("/apis/{}/{version}", machines::GROUP)));
     paths.sort();
     paths.dedup();
     paths
@@ -364,6 +374,9 @@ impl ApiServer {
     /// Labels of bounded variety: a resource nobody serves must not become a time series.
     fn labels(&self, target: &Target) -> RequestLabels {
         let (verb, group, resource) = match target {
+            Target::Resource(request) if machines::listing::is_listed(request) => {
+                (request.verb.in_metrics(), request.group.clone(), request.resource.clone())
+            }
             Target::Resource(request) => {
                 let catalogue = self.registry.catalogue();
                 match catalogue.find(&request.group, &request.version, &request.resource) {

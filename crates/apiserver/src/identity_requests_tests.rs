@@ -35,6 +35,7 @@ async fn house() -> House {
         encryption_keys: KeyRing::generate(&world),
         keep_keys: Arc::new(KeepNothing),
         vm_cidr: Cidr::DEFAULT_NETWORK,
+        agents: Arc::new(crate::machines::agents::NoAgents),
         threads: false,
     };
     let store = Arc::new(embedded::in_memory().unwrap());

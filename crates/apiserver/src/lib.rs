@@ -20,6 +20,7 @@ pub mod encryption;
 pub mod health;
 pub mod identity;
 pub mod intake;
+pub mod machines;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
@@ -49,6 +50,7 @@ use crate::{
         service_accounts::{ServiceAccount, TokenIssuer, TokenSettings},
         users::LocalUsers,
     },
+    machines::{Nodes, agents::DialAgent},
     metrics::Metrics,
     registry::Registry,
     seals::Seals,
@@ -70,6 +72,8 @@ pub struct ApiConfig {
     pub keep_keys: Arc<dyn KeepKeys>,
     /// The addresses of the default network, settled when a cluster is first started.
     pub vm_cidr: Cidr,
+    /// How the agents of nodes are reached.
+    pub agents: Arc<dyn DialAgent>,
     /// Whether slow work (password hashing, large bodies) may use threads; not in a simulation. Needs a runtime with
     /// several.
     pub threads: bool,
@@ -97,6 +101,8 @@ pub struct Inner {
     /// Who uses what, for admission.
     pub(crate) machines: admission::Machines,
     pub(crate) intake: intake::Intake,
+    /// The way to the agents of nodes.
+    pub(crate) nodes: Nodes,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -135,6 +141,7 @@ impl ApiServer {
             openapi: openapi::Documents::default(),
             machines: admission::Machines::default(),
             intake: intake::Intake::default(),
+            nodes: Nodes::new(config.agents.clone()),
             stopping: watch::Sender::new(false),
             key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),
             store,

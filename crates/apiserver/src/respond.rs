@@ -70,6 +70,13 @@ fn with_type(code: StatusCode, content_type: &'static str, body: ApiBody) -> Api
     response
 }
 
+/// An answer that says all it has to say by its code.
+pub fn nothing(code: StatusCode) -> ApiResponse {
+    let mut response = Response::new(ApiBody::Full(None));
+    *response.status_mut() = code;
+    response
+}
+
 /// JSON text that is already there.
 pub fn json_bytes(code: StatusCode, body: impl Into<Bytes>) -> ApiResponse {
     with_type(code, "application/json", ApiBody::Full(Some(body.into())))

@@ -76,7 +76,8 @@ pub async fn serve(
     }
     drop(listener);
     server.stop();
-    let _ = timeout(GRACE, graceful.shutdown()).await;
+    // Streams have left their connections, and end by themselves once the server stops.
+    let _ = timeout(GRACE, async { tokio::join!(graceful.shutdown(), server.streams_ended()) }).await;
     Ok(())
 }
 

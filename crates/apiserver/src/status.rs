@@ -161,6 +161,12 @@ impl ApiError {
         ApiError { message: message.to_string(), ..ApiError::method_not_allowed() }
     }
 
+    /// Something of the original that is not served here yet.
+    pub fn not_served(what: &str) -> Self {
+        let message = format!("{what} is not served yet");
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", message)
+    }
+
     pub fn not_acceptable(accepted: &str) -> Self {
         let message = format!("only the following media types are accepted: {accepted}");
         ApiError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
@@ -286,6 +292,16 @@ impl ApiError {
         self.to_value().to_string().into()
     }
 
+    /// What the agent of a node refused, about one object. Where the caller can do nothing about it, the fault is
+    /// inside.
+    pub fn from_agent(code: StatusCode, what: Named<'_>, name: &str, sentence: &str) -> Self {
+        match code {
+            StatusCode::BAD_REQUEST => ApiError::bad_request(sentence),
+            StatusCode::CONFLICT => ApiError::conflict(what, name, sentence),
+            _ => ApiError::internal(sentence),
+        }
+    }
+
     /// What the store said, in the API's words, about one object.
     pub fn from_store(error: &StoreError, what: Named<'_>, name: &str) -> Self {
         match error {
@@ -322,6 +338,8 @@ pub mod success {
     pub const OK: StatusCode = StatusCode::OK;
     pub const CREATED: StatusCode = StatusCode::CREATED;
     pub const ACCEPTED: StatusCode = StatusCode::ACCEPTED;
+    /// The connection is a stream from here on.
+    pub const HANDED_OVER: StatusCode = StatusCode::SWITCHING_PROTOCOLS;
     pub const MOVED: StatusCode = StatusCode::MOVED_PERMANENTLY;
     pub const NOT_MODIFIED: StatusCode = StatusCode::NOT_MODIFIED;
     /// Paths outside every API answer in plain text, as the original does.

@@ -55,6 +55,12 @@ pub fn inspect(pem: &str) -> Result<Facts, String> {
     })
 }
 
+/// Whom a certificate (DER) that TLS has already verified names.
+pub fn common_name(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    first_text(certificate.subject().iter_common_name())
+}
+
 /// Whether the first certificate in `leaf` carries a valid signature of the first in `authority`.
 pub fn is_signed_by(leaf: &str, authority: &str) -> bool {
     with_first(authority, |authority| {

@@ -27,6 +27,8 @@ const BACKDATED_SECS: i64 = 3600;
 /// Every name and address under which clients may reach the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingNames {
+    /// The node's own name, by which the API server knows whom it reached when it asks a node.
+    pub node: String,
     pub dns: BTreeSet<String>,
     pub addresses: BTreeSet<IpAddr>,
 }
@@ -45,8 +47,18 @@ impl ServingNames {
         ];
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         ServingNames {
+            node: name.to_owned(),
             dns: usual.into_iter().chain([name]).map(str::to_owned).collect(),
             addresses: addresses.into_iter().filter(|ip| !ip.is_unspecified()).chain(loopback).collect(),
+        }
+    }
+
+    /// The node's own name alone: whoever asks a node asks that node and no other, at whatever address.
+    pub(crate) fn only_node(&self) -> Self {
+        ServingNames {
+            node: self.node.clone(),
+            dns: BTreeSet::from([self.node.clone()]),
+            addresses: BTreeSet::new(),
         }
     }
 }

@@ -3,9 +3,11 @@
 //! One directory holds a certificate authority and the certificates it signed:
 //!
 //! ```text
-//!   ca.crt  ca.key                 10 years, ECDSA P-256
-//!     |-- apiserver.crt, .key      1 year, server: every name and address of the node
-//!     +-- admin.crt, .key          1 year, client: CN=admin, O=system:masters
+//!   ca.crt  ca.key                    10 years, ECDSA P-256
+//!     |-- apiserver.crt, .key         1 year, server: every name and address of the node
+//!     |-- apiserver-client.crt, .key  1 year, client: CN=system:sheaf:apiserver, to ask nodes
+//!     |-- agent.crt, .key             1 year, server: the node's name, to be asked as that node
+//!     +-- admin.crt, .key             1 year, client: CN=admin, O=system:masters
 //! ```
 //!
 //! A leaf is replaced when a third of its life is left, when the names it should
@@ -39,9 +41,9 @@ mod serving;
 
 use std::{io, path::PathBuf};
 
-pub use inspect::{Facts, inspect};
+pub use inspect::{Facts, common_name, inspect};
 pub use leaf::{Leaf, ServingNames};
-pub use node_certificates::{ADMIN, NodeCertificates, SERVING};
+pub use node_certificates::{ADMIN, AGENT, APISERVER_CLIENT, APISERVER_USER, NodeCertificates, SERVING};
 
 /// Why certificates could not be made, read or used.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustls::ServerConfig;
+use rustls::{ClientConfig, ServerConfig};
 use sheaf_world::World;
 use tracing::{error, info};
 
@@ -25,6 +25,12 @@ use crate::{
 pub const SERVING: &str = "apiserver";
 /// The name of the certificate in the administrator's kubeconfig.
 pub const ADMIN: &str = "admin";
+/// The name of the certificate that the agent's stream port shows.
+pub const AGENT: &str = "agent";
+/// The name of the certificate with which the API server asks agents.
+pub const APISERVER_CLIENT: &str = "apiserver-client";
+/// Whom that certificate names. It holds no rights of its own in the API.
+pub const APISERVER_USER: &str = "system:sheaf:apiserver";
 
 const CHECKED_EVERY: Duration = Duration::from_secs(3600);
 
@@ -35,8 +41,11 @@ pub struct NodeCertificates {
     authority: Authority,
     wanted: BTreeMap<&'static str, LeafSpec>,
     leaves: Mutex<BTreeMap<&'static str, Leaf>>,
-    shown: Arc<Shown>,
+    /// What is shown to new connections, by the name of the leaf.
+    shown: BTreeMap<&'static str, Arc<Shown>>,
     server_config: Arc<ServerConfig>,
+    agent_server_config: Arc<ServerConfig>,
+    agent_client_config: Arc<ClientConfig>,
 }
 
 impl std::fmt::Debug for NodeCertificates {
@@ -52,7 +61,14 @@ impl NodeCertificates {
         durable::ensure_private_directory(directory)
             .map_err(|source| PkiError::Write { path: directory.to_owned(), source })?;
         let authority = Authority::ensure(directory, world)?;
+        let agent =
+            LeafSpec::Server { common_name: format!("system:node:{}", names.node), names: names.only_node() };
         let wanted = BTreeMap::from([
+            (AGENT, agent),
+            (
+                APISERVER_CLIENT,
+                LeafSpec::Client { common_name: APISERVER_USER.into(), organisations: Vec::new() },
+            ),
             (SERVING, LeafSpec::Server { common_name: "kube-apiserver".into(), names }),
             (
                 ADMIN,
@@ -66,8 +82,14 @@ impl NodeCertificates {
         for (name, spec) in &wanted {
             leaves.insert(*name, ensure_leaf(directory, name, spec, &authority, world)?.0);
         }
-        let shown = Arc::new(Shown::new(&leaves[SERVING])?);
-        let server_config = serving::server_config(shown.clone(), &authority.pem, &world.clock)?;
+        let mut shown = BTreeMap::new();
+        for name in [AGENT, APISERVER_CLIENT, SERVING] {
+            shown.insert(name, Arc::new(Shown::new(name, &leaves[name])?));
+        }
+        let (pem, clock) = (&authority.pem, &world.clock);
+        let server_config = serving::server_config(shown[SERVING].clone(), pem, clock)?;
+        let agent_server_config = serving::agent_server_config(shown[AGENT].clone(), pem, clock)?;
+        let agent_client_config = serving::client_config(shown[APISERVER_CLIENT].clone(), pem, clock)?;
         let leaves = Mutex::new(leaves);
         Ok(Self {
             directory: directory.to_owned(),
@@ -77,12 +99,25 @@ impl NodeCertificates {
             leaves,
             shown,
             server_config,
+            agent_server_config,
+            agent_client_config,
         })
     }
 
     /// What the API server's listeners use. It follows renewals by itself.
     pub fn server_config(&self) -> Arc<ServerConfig> {
         self.server_config.clone()
+    }
+
+    /// What the agent's stream port uses: nobody enters without a certificate of ours, and whose it is the
+    /// port itself looks at. It follows renewals by itself.
+    pub fn agent_server_config(&self) -> Arc<ServerConfig> {
+        self.agent_server_config.clone()
+    }
+
+    /// What the API server asks agents with. The name to verify is the node's. It follows renewals by itself.
+    pub fn agent_client_config(&self) -> Arc<ClientConfig> {
+        self.agent_client_config.clone()
     }
 
     /// The certificates that clients of this node must trust, as PEM.
@@ -110,8 +145,8 @@ impl NodeCertificates {
             if self.leaves.lock().get(name) == Some(&leaf) && !is_new {
                 continue;
             }
-            if *name == SERVING {
-                self.shown.swap(&leaf)?;
+            if let Some(shown) = self.shown.get(name) {
+                shown.swap(&leaf)?;
             }
             self.leaves.lock().insert(name, leaf);
             renewed.push(*name);

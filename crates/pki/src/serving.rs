@@ -1,16 +1,18 @@
-//! TLS for the API server: which certificate it shows and which clients it believes.
+//! TLS: which certificate each side shows and whom it believes.
 //!
-//! Anyone may connect without a certificate (bearer tokens and anonymous health checks
+//! At the API server anyone may connect without a certificate (bearer tokens and anonymous health checks
 //! do); a certificate that is shown must be signed by the authority and be meant for
-//! clients, or the handshake fails. What the name in it may do is not decided here.
+//! clients, or the handshake fails. At an agent's stream port nobody enters without one. What the name in it
+//! may do is not decided here.
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 use rustls::{
-    RootCertStore, ServerConfig,
+    ClientConfig, RootCertStore, ServerConfig, SignatureScheme,
+    client::ResolvesClientCert,
     crypto::ring,
-    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::CertifiedKey,
     time_provider::TimeProvider,
 };
@@ -21,22 +23,35 @@ use crate::{Leaf, PkiError};
 
 /// The certificate that new connections are shown; the old one stays with the old ones.
 #[derive(Debug)]
-pub(crate) struct Shown(RwLock<Arc<CertifiedKey>>);
+pub(crate) struct Shown {
+    name: &'static str,
+    key: RwLock<Arc<CertifiedKey>>,
+}
 
 impl Shown {
-    pub fn new(leaf: &Leaf) -> Result<Shown, PkiError> {
-        Ok(Shown(RwLock::new(Arc::new(certified(leaf)?))))
+    pub fn new(name: &'static str, leaf: &Leaf) -> Result<Shown, PkiError> {
+        Ok(Shown { name, key: RwLock::new(Arc::new(certified(name, leaf)?)) })
     }
 
     pub fn swap(&self, leaf: &Leaf) -> Result<(), PkiError> {
-        *self.0.write() = Arc::new(certified(leaf)?);
+        *self.key.write() = Arc::new(certified(self.name, leaf)?);
         Ok(())
     }
 }
 
 impl ResolvesServerCert for Shown {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().clone())
+        Some(self.key.read().clone())
+    }
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _roots: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.key.read().clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 
@@ -46,38 +61,82 @@ pub(crate) fn server_config(
     trusted: &str,
     clock: &Clock,
 ) -> Result<Arc<ServerConfig>, PkiError> {
-    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(trusted)?), provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|why| unusable("the authority", why))?;
+    let mut config = believing(clients, shown, clock)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// TLS 1.2 and 1.3, HTTP/1.1 only, since streams take a connection over, and no client without a certificate.
+pub(crate) fn agent_server_config(
+    shown: Arc<Shown>,
+    trusted: &str,
+    clock: &Clock,
+) -> Result<Arc<ServerConfig>, PkiError> {
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(trusted)?), provider())
+        .build()
+        .map_err(|why| unusable("the authority", why))?;
+    let mut config = believing(clients, shown, clock)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn believing(
+    clients: Arc<dyn ClientCertVerifier>,
+    shown: Arc<Shown>,
+    clock: &Clock,
+) -> Result<ServerConfig, PkiError> {
+    Ok(ServerConfig::builder_with_details(provider(), Arc::new(HandedIn(clock.clone())))
+        .with_safe_default_protocol_versions()
+        .map_err(|why| unusable(shown.name, why))?
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(shown))
+}
+
+/// Shows `shown` to a server whose certificate the authority signed for the name that is dialled.
+pub(crate) fn client_config(
+    shown: Arc<Shown>,
+    trusted: &str,
+    clock: &Clock,
+) -> Result<Arc<ClientConfig>, PkiError> {
+    let mut config = ClientConfig::builder_with_details(provider(), Arc::new(HandedIn(clock.clone())))
+        .with_safe_default_protocol_versions()
+        .map_err(|why| unusable(shown.name, why))?
+        .with_root_certificates(roots(trusted)?)
+        .with_client_cert_resolver(shown);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn roots(trusted: &str) -> Result<RootCertStore, PkiError> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
         let authority = authority.map_err(|why| unusable("the authority", why))?;
         roots.add(authority).map_err(|why| unusable("the authority", why))?;
     }
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .allow_unauthenticated()
-        .build()
-        .map_err(|why| unusable("the authority", why))?;
-    let mut config = ServerConfig::builder_with_details(provider, Arc::new(HandedIn(clock.clone())))
-        .with_safe_default_protocol_versions()
-        .map_err(|why| unusable("apiserver", why))?
-        .with_client_cert_verifier(clients)
-        .with_cert_resolver(shown);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(roots)
 }
 
-fn certified(leaf: &Leaf) -> Result<CertifiedKey, PkiError> {
+fn certified(name: &str, leaf: &Leaf) -> Result<CertifiedKey, PkiError> {
     let chain = CertificateDer::pem_slice_iter(leaf.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|why| unusable("apiserver", why))?;
-    let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).map_err(|why| unusable("apiserver", why))?;
-    CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|why| unusable("apiserver", why))
+        .map_err(|why| unusable(name, why))?;
+    let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).map_err(|why| unusable(name, why))?;
+    CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|why| unusable(name, why))
 }
 
 fn unusable(name: &str, why: impl std::fmt::Display) -> PkiError {
     PkiError::Unusable { name: name.to_owned(), reason: why.to_string() }
 }
 
-/// Client certificates expire by the handed-in clock, too.
+/// Certificates expire by the handed-in clock, too.
 #[derive(Debug)]
 struct HandedIn(Clock);
 

@@ -18,7 +18,10 @@ use rustls::{
     time_provider::TimeProvider,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
-use sheaf_pki::{ADMIN, Leaf, NodeCertificates, PkiError, SERVING, ServingNames, inspect};
+use sheaf_pki::{
+    ADMIN, AGENT, APISERVER_CLIENT, APISERVER_USER, Leaf, NodeCertificates, PkiError, SERVING, ServingNames,
+    common_name, inspect,
+};
 use sheaf_world::World;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -146,6 +149,31 @@ async fn certificates_of_strangers_and_of_servers_do_not_pass_as_clients() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_api_server_reaches_an_agent_as_itself_and_only_the_node_it_meant() {
+    let (dir, world) = (tempfile::tempdir().unwrap(), World::seeded(1));
+    let node = ensure(dir.path(), &world);
+    let (client, server) = shake_hands(node.agent_client_config(), node.agent_server_config(), "n1").unwrap();
+    let named = server.peer_certificates().unwrap()[0].clone();
+    assert_eq!(common_name(&named).as_deref(), Some(APISERVER_USER));
+    // A stream takes its connection over, which HTTP/2 does not let it.
+    assert_eq!(client.alpn_protocol(), Some(&b"http/1.1"[..]));
+    for other in ["n2", "localhost", "127.0.0.1"] {
+        shake_hands(node.agent_client_config(), node.agent_server_config(), other).unwrap_err();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_reaches_an_agent_without_a_certificate_of_its_authority() {
+    let (dir, elsewhere, world) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), World::seeded(1));
+    let node = ensure(dir.path(), &world);
+    let nobody = client(node.authority_pem(), None, &world);
+    shake_hands(nobody, node.agent_server_config(), "n1").unwrap_err();
+    let stranger = ensure(elsewhere.path(), &world);
+    shake_hands(stranger.agent_client_config(), node.agent_server_config(), "n1").unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expired_client_certificate_does_not_pass() {
     let (dir, world) = (tempfile::tempdir().unwrap(), World::seeded(1));
     let old_admin = ensure(dir.path(), &world).admin();
@@ -195,7 +223,7 @@ async fn a_running_node_renews_and_open_connections_go_on() {
     tokio::time::sleep(4 * DAY).await;
     assert_eq!(*renewed.lock().unwrap(), Vec::<&str>::new());
     tokio::time::sleep(3 * DAY).await;
-    assert_eq!(*renewed.lock().unwrap(), [ADMIN, SERVING]);
+    assert_eq!(*renewed.lock().unwrap(), [ADMIN, AGENT, SERVING, APISERVER_CLIENT]);
     task.abort();
 
     let (new_client, _) = shake_hands(trusting, node.server_config(), "n1").unwrap();

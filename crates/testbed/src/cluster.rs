@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use rustls::{ClientConfig, ServerConfig};
 use sheaf_apiserver::{
     ApiConfig, ApiServer,
     encryption::{KeepNothing, KeyRing},
@@ -9,12 +10,14 @@ use sheaf_apiserver::{
         SigningKeys, User, generate_key_pem,
         service_accounts::{ServiceAccount, TokenIssuer, TokenSettings},
     },
+    machines::agents::{DialAgent, NoAgents, OverTls},
+    server,
 };
 use sheaf_controllers::Settings;
 use sheaf_resources::kinds::ip_pool::Cidr;
 use sheaf_store::{Store, embedded};
 use sheaf_world::World;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 const ISSUER: &str = "https://10.0.0.1:6443";
 /// What stands in for a certificate authority: nobody here checks a certificate.
@@ -30,7 +33,15 @@ pub struct Cluster {
 impl Cluster {
     /// Store and API server; nothing acts by itself yet.
     pub async fn start(seed: u64) -> Self {
-        let world = World::seeded(seed);
+        Cluster::start_in(World::seeded(seed), Arc::new(NoAgents)).await
+    }
+
+    /// The same in a world of the caller's, with nodes that are reached over TLS.
+    pub async fn start_reaching_nodes(world: World, tls: Arc<ClientConfig>) -> Self {
+        Cluster::start_in(world, Arc::new(OverTls::new(tls))).await
+    }
+
+    async fn start_in(world: World, agents: Arc<dyn DialAgent>) -> Self {
         let store: Arc<dyn Store> = Arc::new(embedded::in_memory().expect("memory can be opened"));
         let pem = generate_key_pem(&world.chance).expect("a key can be drawn");
         let token_keys =
@@ -43,11 +54,17 @@ impl Cluster {
             encryption_keys: KeyRing::generate(&world),
             keep_keys: Arc::new(KeepNothing),
             vm_cidr: Cidr::DEFAULT_NETWORK,
+            agents,
             threads: false,
         };
         let server =
             ApiServer::build(config, store.clone(), world.clone()).await.expect("the API server starts");
         Cluster { world, store, server, token_keys }
+    }
+
+    /// Answers at `listener` as a node does, until the task is aborted.
+    pub fn listen(&self, listener: TcpListener, tls: Arc<ServerConfig>) -> JoinHandle<std::io::Result<()>> {
+        tokio::spawn(server::serve(self.server.clone(), listener, tls, std::future::pending()))
     }
 
     /// A client that may do anything.

@@ -19,11 +19,11 @@ const MAY_ENTER: &[(&str, &[&str])] = &[
     ("storage", &[]),
     ("planner", &["resources"]),
     ("pki", &["world"]),
-    ("apiserver", &["resources", "store", "world"]),
+    ("apiserver", &["planner", "resources", "store", "world"]),
     // In process it hands requests straight to the API server.
     ("client", &["apiserver"]),
     ("controllers", &["client", "planner", "resources", "world"]),
-    ("agent", &["client", "hypervisor", "network", "planner", "resources", "storage", "world"]),
+    ("agent", &["client", "hypervisor", "network", "pki", "planner", "resources", "storage", "world"]),
     ("cli", &["client", "pki", "resources", "world"]),
 ];
 

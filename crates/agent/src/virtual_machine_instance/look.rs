@@ -79,6 +79,13 @@ impl Hands {
                 Seen::Exited { how: if asked_to_go { Exit::PowerCut } else { Exit::Crashed } }
             }
             State::Running { .. } => match self.run_state(id, line).await {
+                // It is about to be started again, unless somebody wants it off by now.
+                Some(RunState::Shutdown)
+                    if self.soft_reboots.contains(id)
+                        && looked.note.as_ref().is_none_or(|note| note.pressed_at.is_none()) =>
+                {
+                    Seen::Running { paused: false }
+                }
                 Some(RunState::Shutdown) => Seen::Exited { how: Exit::ShutDown },
                 Some(RunState::GuestPanicked | RunState::InternalError) => {
                     Seen::Exited { how: Exit::Crashed }

@@ -38,6 +38,17 @@ pub fn bearer_token(headers: &HeaderMap) -> Result<Option<Zeroizing<String>>, Ba
     }
 }
 
+/// Left in a request's extensions: it carries a credential that its sender put there, not one that a browser
+/// adds to whatever page asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Explicit;
+
+/// Whether a bearer token is presented, good or not.
+pub fn is_presented(headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION)
+        || subprotocols(headers).any(|protocol| protocol.starts_with(SUBPROTOCOL_PREFIX))
+}
+
 /// Takes the credential out of the headers, so that nothing behind the door (an agent, a guest, a log) sees it.
 pub fn strip(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);

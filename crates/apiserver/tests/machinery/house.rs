@@ -12,6 +12,7 @@ use sheaf_apiserver::{
     dispatch::Peer,
     encryption::{KeepKeys, KeepNothing, KeyRing},
     identity::{MASTERS, SigningKeys, User, generate_key_pem},
+    machines::agents::{DialAgent, NoAgents},
     respond::ApiBody,
 };
 use sheaf_resources::kinds::ip_pool::Cidr;
@@ -69,7 +70,18 @@ impl House {
         let world = World::seeded(1);
         let keys = generate_key_pem(&world.chance).unwrap();
         let ring = KeyRing::generate(&world);
-        Self::made(store, world, keys.as_bytes(), ring, Arc::new(KeepNothing), vm_cidr).await
+        let (keep, agents) = (Arc::new(KeepNothing), Arc::new(NoAgents));
+        Self::made(store, world, keys.as_bytes(), ring, keep, vm_cidr, agents).await
+    }
+
+    /// A server that reaches nodes through `agents`.
+    pub async fn reaching(agents: Arc<dyn DialAgent>) -> Self {
+        let world = World::seeded(1);
+        let keys = generate_key_pem(&world.chance).unwrap();
+        let ring = KeyRing::generate(&world);
+        let store = Arc::new(embedded::in_memory().unwrap());
+        let keep = Arc::new(KeepNothing);
+        Self::made(store, world, keys.as_bytes(), ring, keep, Cidr::DEFAULT_NETWORK, agents).await
     }
 
     pub async fn with_keys(
@@ -79,7 +91,8 @@ impl House {
         ring: KeyRing,
         keep_keys: Arc<dyn KeepKeys>,
     ) -> Self {
-        Self::made(store, world, signing, ring, keep_keys, Cidr::DEFAULT_NETWORK).await
+        let (cidr, agents) = (Cidr::DEFAULT_NETWORK, Arc::new(NoAgents));
+        Self::made(store, world, signing, ring, keep_keys, cidr, agents).await
     }
 
     async fn made(
@@ -89,6 +102,7 @@ impl House {
         ring: KeyRing,
         keep_keys: Arc<dyn KeepKeys>,
         vm_cidr: Cidr,
+        agents: Arc<dyn DialAgent>,
     ) -> Self {
         let config = ApiConfig {
             address: "127.0.0.1:6443".into(),
@@ -98,6 +112,7 @@ impl House {
             encryption_keys: ring,
             keep_keys,
             vm_cidr,
+            agents,
             threads: false,
         };
         let server = ApiServer::build(config, store.clone(), world).await.unwrap();

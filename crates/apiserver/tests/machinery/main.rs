@@ -9,6 +9,7 @@ mod house;
 mod in_use;
 mod listing;
 mod machine;
+mod machine_subresources;
 mod machines;
 mod node_identity;
 mod node_machines;

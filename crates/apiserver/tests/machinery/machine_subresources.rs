@@ -1,0 +1,294 @@
+//! `subresources.kubevirt.io` through the door, with an agent that only notes what it is asked.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sheaf_apiserver::{
+    identity::User,
+    machines::agents::{AgentConnection, DialAgent},
+};
+
+use crate::house::House;
+
+const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+const SUBRESOURCES: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default";
+
+/// Answers every question alike and notes it.
+#[derive(Default)]
+struct Agent {
+    asked: Arc<Mutex<Vec<String>>>,
+    answer: Mutex<(u16, &'static str)>,
+}
+
+#[async_trait]
+impl DialAgent for Agent {
+    async fn dial(&self, node: &str, address: SocketAddr) -> io::Result<Box<dyn AgentConnection>> {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (asked, node, answer) = (self.asked.clone(), node.to_owned(), *self.answer.lock());
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<Incoming>| {
+                asked.lock().push(format!("{node} {address} {} {}", request.method(), request.uri()));
+                let response = Response::builder()
+                    .status(answer.0)
+                    .header("content-type", "application/json")
+                    .body(Full::new(Bytes::from_static(answer.1.as_bytes())))
+                    .unwrap();
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).await;
+        });
+        Ok(Box::new(ours))
+    }
+}
+
+async fn house() -> (House, Arc<Agent>) {
+    let agent = Arc::new(Agent::default());
+    *agent.answer.lock() = (200, "{}");
+    let house = House::reaching(agent.clone()).await;
+    house.post("/api/v1/nodes", json!({"metadata": {"name": "n1"}})).await.ok();
+    let status = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+    }});
+    house.patch("/api/v1/nodes/n1/status", "merge-patch", status).await.ok();
+    (house, agent)
+}
+
+fn domain() -> Value {
+    json!({"domain": {"cpu": {"cores": 1}, "memory": {"guest": "64Mi"}, "devices": {}}})
+}
+
+async fn vm(house: &House, strategy: &str) -> Value {
+    let vm = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm1"},
+        "spec": {"runStrategy": strategy, "template": {"spec": domain()}},
+    });
+    house.post(VMS, vm).await.ok()
+}
+
+async fn instance(house: &House, status: Value) -> Value {
+    let instance = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm1"},
+        "spec": domain(),
+    });
+    house.post(VMIS, instance).await.ok();
+    house.patch(&format!("{VMIS}/vm1"), "merge-patch", json!({"status": status})).await.ok()
+}
+
+fn running() -> Value {
+    json!({"phase": "Running", "nodeName": "n1"})
+}
+
+fn of_vm(what: &str) -> String {
+    format!("{SUBRESOURCES}/virtualmachines/vm1/{what}")
+}
+
+fn of_vmi(what: &str) -> String {
+    format!("{SUBRESOURCES}/virtualmachineinstances/vm1/{what}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_shows_what_is_served_and_nothing_else() {
+    let (house, _) = house().await;
+    let groups = house.get("/apis").await.ok();
+    let names: Vec<&str> =
+        groups["groups"].as_array().unwrap().iter().filter_map(|group| group["name"].as_str()).collect();
+    assert!(names.contains(&"subresources.kubevirt.io") && names.is_sorted(), "{names:?}");
+    let group = house.get("/apis/subresources.kubevirt.io").await.ok();
+    assert_eq!(group["kind"], "APIGroup");
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+    let list = house.get("/apis/subresources.kubevirt.io/v1").await.ok().to_string();
+    assert!(list.contains("virtualmachineinstances/vnc/screenshot") && !list.contains("migrate"), "{list}");
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let aggregated = house.send(Method::GET, "/apis", &[("accept", accept)], "").await.ok();
+    let items = aggregated["items"].as_array().unwrap();
+    assert!(items.iter().any(|group| group["metadata"]["name"] == "subresources.kubevirt.io"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_sees_the_version_and_that_it_is_well() {
+    let (mut house, _) = house().await;
+    house.user = User { name: "system:anonymous".into(), ..User::default() };
+    let version = house.get("/apis/subresources.kubevirt.io/v1/version").await.ok();
+    assert_eq!(version["gitVersion"], "v1.7.0");
+    assert_eq!(house.get("/apis/subresources.kubevirt.io/v1alpha3/healthz").await.code, 200);
+    assert_eq!(house.put(&of_vm("start"), json!({})).await.refusal(), (403, "Forbidden"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halted_machine_is_started_and_a_running_one_stopped_by_its_run_strategy() {
+    let (house, _) = house().await;
+    assert_eq!(house.put(&of_vm("start"), json!({})).await.refusal(), (404, "NotFound"));
+    vm(&house, "Halted").await;
+    let started = house.send(Method::PUT, &of_vm("start"), &[], "").await;
+    assert_eq!((started.code, started.body), (202, json!("")));
+    let strategy = house.get(&format!("{VMS}/vm1")).await.ok()["spec"]["runStrategy"].clone();
+    assert_ne!(strategy, "Halted");
+
+    house.patch(&format!("{VMS}/vm1"), "merge-patch", json!({"spec": {"runStrategy": "Always"}})).await.ok();
+    instance(&house, running()).await;
+    let again = house.put(&of_vm("start"), json!({})).await;
+    assert_eq!(again.refusal(), (409, "Conflict"));
+    assert_eq!(
+        again.message(),
+        "Operation cannot be fulfilled on virtualmachine.kubevirt.io \"vm1\": VM is already running"
+    );
+    assert_eq!(house.put(&of_vm("stop"), json!({"gracePeriod": 0})).await.code, 202);
+    assert_eq!(house.get(&format!("{VMS}/vm1")).await.ok()["spec"]["runStrategy"], "Halted");
+    let shortened = house.get(&format!("{VMIS}/vm1")).await.ok();
+    assert_eq!(shortened["spec"]["terminationGracePeriodSeconds"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_noted_in_the_status_and_ends_the_wait_after_failures() {
+    let (house, _) = house().await;
+    vm(&house, "Manual").await;
+    let failing =
+        json!({"status": {"startFailure": {"consecutiveFailCount": 3}, "printableStatus": "Stopped"}});
+    house.patch(&format!("{VMS}/vm1/status"), "merge-patch", failing).await.ok();
+    assert_eq!(house.put(&of_vm("start"), json!({"dryRun": ["All"]})).await.code, 202);
+    let untouched = house.get(&format!("{VMS}/vm1")).await.ok();
+    assert_eq!(untouched["status"]["stateChangeRequests"], Value::Null);
+
+    assert_eq!(house.put(&of_vm("start"), json!({"paused": true})).await.code, 202);
+    let vm = house.get(&format!("{VMS}/vm1")).await.ok();
+    let wanted = json!([{"action": "Start", "data": {"paused": "true"}}]);
+    assert_eq!(vm["status"]["stateChangeRequests"], wanted);
+    assert_eq!(vm["status"]["startFailure"], Value::Null);
+    assert_eq!(vm["status"]["printableStatus"], "Stopped");
+    assert_eq!(vm["spec"]["runStrategy"], "Manual");
+
+    let again = house.put(&of_vm("start"), json!({})).await;
+    assert_eq!(again.refusal(), (500, "InternalError"));
+    assert!(again.message().contains("stop/start already underway"));
+    assert_eq!(house.put(&of_vm("stop"), json!({"gracePeriod": "soon"})).await.code, 400);
+    assert_eq!(house.send(Method::PUT, &of_vm("stop"), &[], "[]").await.code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_survives_others_who_write_at_the_same_time() {
+    let (house, _) = house().await;
+    vm(&house, "Manual").await;
+    let path = format!("{VMS}/vm1");
+    let others = async {
+        for number in 0..20 {
+            let label = json!({"metadata": {"labels": {format!("l{number}"): "x"}}});
+            house.patch(&path, "merge-patch", label).await.ok();
+        }
+    };
+    let start_path = of_vm("start");
+    let (started, ()) = tokio::join!(house.put(&start_path, json!({})), others);
+    assert_eq!(started.code, 202, "{started:?}");
+    let vm = house.get(&path).await.ok();
+    assert_eq!(vm["status"]["stateChangeRequests"][0]["action"], "Start");
+    assert_eq!(vm["metadata"]["labels"].as_object().unwrap().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_start_may_not_therefore_stop() {
+    let (mut house, _) = house().await;
+    vm(&house, "Halted").await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let role = json!({
+        "metadata": {"name": "starter"},
+        "rules": [{
+            "apiGroups": ["subresources.kubevirt.io"], "verbs": ["update", "get"],
+            "resources": ["virtualmachines/start", "virtualmachineinstances/portforward"],
+        }],
+    });
+    house.post(&format!("{rbac}/roles"), role).await.ok();
+    let binding = json!({
+        "metadata": {"name": "starter"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "starter"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jo"}],
+    });
+    house.post(&format!("{rbac}/rolebindings"), binding).await.ok();
+    house.user = User { name: "jo".into(), ..User::default() };
+    assert_eq!(house.put(&of_vm("stop"), json!({})).await.refusal(), (403, "Forbidden"));
+    assert_eq!(house.put(&of_vm("start"), json!({})).await.code, 202);
+    // The port is no part of what a role names.
+    assert_eq!(house.get(&of_vmi("portforward/22/tcp")).await.code, 404);
+    assert_eq!(house.get(&of_vmi("console")).await.code, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn orders_reach_the_agent_of_the_instances_node() {
+    let (house, agent) = house().await;
+    assert_eq!(house.put(&of_vmi("pause"), json!({})).await.refusal(), (404, "NotFound"));
+    let made = instance(&house, running()).await;
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(house.put(&of_vmi("pause"), json!({"dryRun": ["All"]})).await.code, 200);
+    assert_eq!(*agent.asked.lock(), Vec::<String>::new());
+    for (what, sent) in [("pause", "pause"), ("reset", "reset"), ("softreboot", "softreboot")] {
+        let done = house.send(Method::PUT, &of_vmi(what), &[], "").await;
+        assert_eq!((done.code, &done.body), (200, &json!("")), "{what}");
+        let asked = agent.asked.lock().pop().unwrap();
+        assert_eq!(asked, format!("n1 192.0.2.7:10250 PUT /v1/machines/{uid}/{sent}"));
+    }
+    house.put(&of_vmi("freeze"), json!({"unfreezeTimeout": "1m30s"})).await;
+    assert!(agent.asked.lock().pop().unwrap().ends_with("freeze?unfreezeTimeoutSeconds=90"));
+    assert_eq!(house.put(&of_vmi("unpause"), json!({})).await.refusal(), (409, "Conflict"));
+
+    *agent.answer.lock() = (409, "somebody is connected");
+    let refused = house.put(&of_vmi("reset"), json!({})).await;
+    assert_eq!(refused.refusal(), (409, "Conflict"));
+    assert!(refused.message().ends_with("somebody is connected"));
+    *agent.answer.lock() = (500, "QEMU would not");
+    assert_eq!(
+        house.put(&of_vmi("reset"), json!({})).await.message(),
+        "Internal error occurred: QEMU would not"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_is_asked_only_when_its_agent_is_connected() {
+    let (house, agent) = house().await;
+    *agent.answer.lock() = (200, r#"{"guestAgentVersion":"7.2"}"#);
+    instance(&house, json!({"phase": "Scheduling"})).await;
+    assert!(house.get(&of_vmi("guestosinfo")).await.message().ends_with("VMI is not running"));
+    let path = format!("{VMIS}/vm1");
+    house.patch(&path, "merge-patch", json!({"status": running()})).await.ok();
+    let refused = house.get(&of_vmi("userlist")).await;
+    assert_eq!(refused.refusal(), (409, "Conflict"));
+    assert!(refused.message().ends_with("VMI does not have guest agent connected"));
+    let connected = json!({"status": {"conditions": [{"type": "AgentConnected", "status": "True"}]}});
+    house.patch(&path, "merge-patch", connected).await.ok();
+    assert_eq!(house.get(&of_vmi("guestosinfo")).await.ok()["guestAgentVersion"], "7.2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_refused_with_a_reason_before_it_begins() {
+    let (house, agent) = house().await;
+    instance(&house, json!({"phase": "Scheduled", "nodeName": "n1"})).await;
+    let path = format!("{VMIS}/vm1");
+    // virtctl tries again on exactly this code.
+    assert_eq!(house.get(&of_vmi("console")).await.refusal(), (400, "BadRequest"));
+    assert_eq!(house.get(&of_vmi("vnc")).await.message(), "VMI is not running");
+    house.patch(&path, "merge-patch", json!({"status": {"phase": "Failed"}})).await.ok();
+    assert!(house.get(&of_vmi("console")).await.message().ends_with("VMI is in failed status"));
+    assert_eq!(house.get(&of_vm("portforward/22")).await.refusal(), (404, "NotFound"));
+    house.patch(&path, "merge-patch", json!({"status": running()})).await.ok();
+    let plain = house.get(&of_vmi("console")).await;
+    assert_eq!(plain.refusal(), (400, "BadRequest"));
+    assert!(plain.message().contains("WebSocket"), "{}", plain.message());
+    assert_eq!(*agent.asked.lock(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_served_yet_says_so() {
+    let (house, _) = house().await;
+    vm(&house, "Halted").await;
+    let migrate = house.put(&of_vm("migrate"), json!({})).await;
+    assert_eq!(migrate.refusal(), (404, "NotFound"));
+    assert_eq!(migrate.message(), "virtualmachines/migrate is not served yet");
+    assert_eq!(house.get(&of_vm("start")).await.refusal(), (405, "MethodNotAllowed"));
+    assert_eq!(house.put(&of_vm("explode"), json!({})).await.code, 404);
+}
