@@ -9,6 +9,9 @@ use std::{
 /// Far more than anything waited for takes on a busy machine.
 pub const TOO_LONG: Duration = Duration::from_secs(90);
 
+/// The same for what a guest does: under emulation on a busy machine it takes its time.
+pub const TOO_LONG_FOR_A_GUEST: Duration = Duration::from_secs(300);
+
 /// Asks `look` until it has an answer; panics with `what` when it never does.
 pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();

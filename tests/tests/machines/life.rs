@@ -182,10 +182,12 @@ fn run_strategies_say_what_follows_when_a_guest_goes_by_itself_and_when_it_dies(
             let name = format!("{}-{end}", strategy.to_lowercase());
             let instance = farm.running(&name);
             let uid = instance["metadata"]["uid"].clone();
-            let mut serial = farm.serial(&instance);
-            serial.hears("tiny guest is up");
             match end {
-                "goes" => serial.types("poweroff"),
+                "goes" => {
+                    let mut serial = farm.serial(&instance);
+                    serial.hears("tiny guest is up");
+                    serial.types("poweroff");
+                }
                 _ => kill(farm.processes(&uuid(number + offset))[0]),
             }
             let what = format!("{name}: {}", if expected { "another instance" } else { "no other instance" });
