@@ -63,7 +63,8 @@ async fn a_machine_that_ends_closes_normally() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_closes_lets_the_machine_go() {
     let mut ends = bridged(Framing::Bytes).await;
-    ends.client.close(None).await.unwrap();
+    let goodbye = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+    ends.client.close(Some(goodbye)).await.unwrap();
     let mut rest = Vec::new();
     ends.machine.read_to_end(&mut rest).await.unwrap();
     assert_eq!(next_close(&mut ends.client).await, CloseCode::Normal);
