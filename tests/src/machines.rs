@@ -202,7 +202,11 @@ impl Serial {
                 self.heard.drain(..at + text.len());
                 return before;
             }
-            assert!(began.elapsed() < patience::TOO_LONG_FOR_A_GUEST, "never heard {text:?}, but {:?}", self.heard);
+            assert!(
+                began.elapsed() < patience::TOO_LONG_FOR_A_GUEST,
+                "never heard {text:?}, but {:?}",
+                self.heard
+            );
             let mut piece = [0; 4096];
             if let Ok(length) = self.stream.read(&mut piece) {
                 self.heard += &String::from_utf8_lossy(&piece[..length]);

@@ -13,13 +13,18 @@ pub const TOO_LONG: Duration = Duration::from_secs(90);
 pub const TOO_LONG_FOR_A_GUEST: Duration = Duration::from_secs(300);
 
 /// Asks `look` until it has an answer; panics with `what` when it never does.
-pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
+    until_within(TOO_LONG, what, look)
+}
+
+/// The same with another end.
+pub fn until_within<T>(patience: Duration, what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < TOO_LONG, "waited too long: {what}");
+        assert!(began.elapsed() < patience, "waited too long: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"os"
+
 	"kubevirt.io/kubevirt/pkg/virtctl"
 
 	// Login plugins that virtctl carries, so that a kubeconfig reads the same here.
@@ -11,6 +13,5 @@ import (
 )
 
 func main() {
-	// Exits by itself, with virtctl's own code, when something went wrong.
-	virtctl.Execute()
+	os.Exit(virtctl.Execute())
 }

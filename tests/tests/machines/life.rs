@@ -18,7 +18,7 @@ fn guest() -> Option<&'static TinyGuest> {
 /// The farm that most tests share, with the image `tiny`.
 fn farm() -> Option<&'static Farm> {
     static FARM: OnceLock<Option<Farm>> = OnceLock::new();
-    FARM.get_or_init(|| farm_with_guest()).as_ref()
+    FARM.get_or_init(farm_with_guest).as_ref()
 }
 
 fn farm_with_guest() -> Option<Farm> {
@@ -323,7 +323,7 @@ fn machines_outlive_their_node_and_come_back_when_everything_died() {
     patience::until("its process to end", || farm.processes(&uuid(6)).is_empty().then_some(()));
     let uid = again["metadata"]["uid"].as_str().unwrap().to_owned();
     patience::until("nothing to be left of it", || {
-        let left = farm.leftovers(&[uid.clone()]);
+        let left = farm.leftovers(std::slice::from_ref(&uid));
         left.iter().all(|what| what.contains("/volumes/")).then_some(())
     });
 }

@@ -287,7 +287,7 @@ impl Keeper {
     /// Steps that need nothing but what is here.
     async fn act(&mut self, planned: Planned, looked: &Looked) -> Result<(), Trouble> {
         let failed = |source: QmpError| {
-            Trouble::Hypervisor(HypervisorError::Monitor { machine: self.id.clone(), source })
+            Trouble::from(HypervisorError::Monitor { machine: self.id.clone(), source })
         };
         let monitor = self.line.as_ref().map(|line| &line.monitor);
         match (planned, monitor) {

@@ -63,10 +63,10 @@ pub enum Trouble {
     Volume(#[from] sheaf_storage::VolumeError),
     #[error("{}", with_causes(.0))]
     Disk(#[from] sheaf_storage::DiskError),
-    #[error("{}", with_causes(.0))]
-    Port(#[from] PortError),
-    #[error("{}", with_causes(.0))]
-    Hypervisor(#[from] HypervisorError),
+    #[error("{}", with_causes(&**.0))]
+    Port(Box<PortError>),
+    #[error("{}", with_causes(&**.0))]
+    Hypervisor(Box<HypervisorError>),
     #[error("{}", with_causes(.0))]
     Firmware(#[from] firmware::FirmwareError),
     #[error("cannot open the firmware: {0}")]
@@ -74,7 +74,24 @@ pub enum Trouble {
     #[error("{what} is not what it should be: {why}")]
     Odd { what: String, why: String },
     #[error("the API refused or failed: {0}")]
-    Api(#[from] kube::Error),
+    Api(#[source] Box<kube::Error>),
+}
+
+/// What is large and seldom goes into a box: a `Trouble` is carried by every answer.
+macro_rules! boxed {
+    ($($variant:ident: $cause:ty,)*) => {
+        $(impl From<$cause> for Trouble {
+            fn from(why: $cause) -> Self {
+                Trouble::$variant(Box::new(why))
+            }
+        })*
+    };
+}
+
+boxed! {
+    Port: PortError,
+    Hypervisor: HypervisorError,
+    Api: kube::Error,
 }
 
 impl From<seed::SeedError> for Trouble {
