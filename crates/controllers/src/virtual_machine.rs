@@ -35,7 +35,7 @@ use crate::{
 
 pub const NAME: &str = "virtual-machine";
 const COMPONENT: &str = "virtualmachine-controller";
-/// More than any machine takes; what is left is done at the next look.
+/// More than any machine takes.
 const MOST_STEPS: usize = 24;
 
 pub(crate) async fn run(context: Context) {
@@ -97,7 +97,8 @@ impl Reconciler for Machines {
                 }
             }
         }
-        Ok(Next::wake(vec![place.clone()]))
+        // So many steps mean that somebody undoes them; that is no reason to run in circles.
+        Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 }
 

@@ -40,7 +40,7 @@ use crate::{
 };
 
 pub const NAME: &str = "virtual-machine-network-config";
-/// More than any machine takes; what is left is done at the next look.
+/// More than any machine takes.
 const MOST_STEPS: usize = 16;
 
 pub(crate) async fn run(context: Context) {
@@ -166,7 +166,8 @@ impl Configs {
                 }
             }
         }
-        Ok(Next::wake(vec![Key::Machine(place.clone())]))
+        // So many steps mean that somebody undoes them; that is no reason to run in circles.
+        Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 
     async fn look(&mut self, place: &Place) -> Result<Look, ReconcileError> {

@@ -81,9 +81,14 @@ fn claims_are_bound_grown_and_let_go_with_their_volumes() {
 fn a_claim_that_a_machine_names_stays_until_it_does_not() {
     on_a_cluster(async |cluster, kubectl| {
         furnish(kubectl).await;
+        kubectl.create(CLAIMS, &claim("vm-root", CLASS)).await;
+        let path = format!("{CLAIMS}/vm-root");
+        // Who deletes it while a machine names it is refused, so the machine comes later.
+        kubectl.patch(&path, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+        kubectl.delete(&path, "Background").await;
         kubectl.create(VMS, &machine("vm", 1, "Halted")).await;
-        cluster.settle().await;
-        kubectl.delete(&format!("{CLAIMS}/vm-root"), "Background").await;
+        let protected = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}});
+        kubectl.patch(&path, &protected).await;
         cluster.settle().await;
         assert_eq!(kubectl.names(CLAIMS).await, ["vm-root"]);
         kubectl.delete(&format!("{VMS}/vm"), "Background").await;
