@@ -78,20 +78,21 @@ fn claims_are_bound_grown_and_let_go_with_their_volumes() {
 }
 
 #[test]
-fn a_claim_that_a_machine_names_stays_until_it_does_not() {
+fn a_claim_that_an_instance_uses_stays_until_it_is_over() {
     on_a_cluster(async |cluster, kubectl| {
         furnish(kubectl).await;
         kubectl.create(CLAIMS, &claim("vm-root", CLASS)).await;
-        let path = format!("{CLAIMS}/vm-root");
-        // Who deletes it while a machine names it is refused, so the machine comes later.
-        kubectl.patch(&path, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
-        kubectl.delete(&path, "Background").await;
-        kubectl.create(VMS, &machine("vm", 1, "Halted")).await;
-        let protected = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}});
-        kubectl.patch(&path, &protected).await;
+        // Of one that a VirtualMachine names the deletion would be refused.
+        let spec = machine("vm", 1, "Always")["spec"]["template"]["spec"].clone();
+        let bare = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm"}, "spec": spec,
+        });
+        kubectl.create(VMIS, &bare).await;
+        cluster.settle().await;
+        kubectl.delete(&format!("{CLAIMS}/vm-root"), "Background").await;
         cluster.settle().await;
         assert_eq!(kubectl.names(CLAIMS).await, ["vm-root"]);
-        kubectl.delete(&format!("{VMS}/vm"), "Background").await;
+        kubectl.delete(&format!("{VMIS}/vm"), "Background").await;
         cluster.settle().await;
         assert!(kubectl.names(CLAIMS).await.is_empty());
         assert!(kubectl.names(VOLUMES).await.is_empty());
