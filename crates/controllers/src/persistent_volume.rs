@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub const NAME: &str = "persistent-volume";
-/// More than any volume takes; what is left is done at the next look.
+/// More than any volume takes.
 const MOST_STEPS: usize = 8;
 
 pub(crate) async fn run(context: Context) {
@@ -86,6 +86,7 @@ impl Reconciler for Volumes {
                 VolumeStep::ForgetData => volume.remove_finalizer(DATA_FINALIZER).await?,
             }
         }
-        Ok(Next::wake(vec![name.clone()]))
+        // So many steps mean that somebody undoes them; that is no reason to run in circles.
+        Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 }

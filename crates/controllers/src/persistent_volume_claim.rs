@@ -46,7 +46,7 @@ use crate::{
 
 pub const NAME: &str = "persistent-volume-claim";
 const COMPONENT: &str = "persistentvolume-controller";
-/// More than any claim takes; what is left is done at the next look.
+/// More than any claim takes.
 const MOST_STEPS: usize = 12;
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
@@ -129,7 +129,8 @@ impl Reconciler for Claims {
                 step => self.act(step, &mut claim, &look).await?,
             }
         }
-        Ok(Next::wake(vec![place.clone()]))
+        // So many steps mean that somebody undoes them; that is no reason to run in circles.
+        Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 }
 

@@ -35,7 +35,7 @@ use crate::{
 
 pub const NAME: &str = "virtual-machine";
 const COMPONENT: &str = "virtualmachine-controller";
-/// More than any machine takes; what is left is done at the next look.
+/// More than any machine takes.
 const MOST_STEPS: usize = 24;
 
 pub(crate) async fn run(context: Context) {
@@ -97,7 +97,8 @@ impl Reconciler for Machines {
                 }
             }
         }
-        Ok(Next::wake(vec![place.clone()]))
+        // So many steps mean that somebody undoes them; that is no reason to run in circles.
+        Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 }
 
@@ -178,19 +179,35 @@ impl Machines {
             (Step::SetRunStrategy(strategy), _) => {
                 vm.merge(json!({"spec": {"runStrategy": strategy, "running": null}})).await?;
             }
-            (Step::DeleteClaims { names }, _) => {
-                for name in names {
-                    let claim: Option<Object<PersistentVolumeClaim>> =
-                        object::find(client, &place.0, name).await?;
-                    if let Some(claim) = claim.filter(|claim| !claim.is_being_deleted()) {
-                        claim.delete().await?;
-                    }
-                }
-            }
+            (Step::DeleteClaims { names }, _) => self.delete_claims(names, place, &vm).await?,
             (Step::RemoveFinalizer, _) => vm.remove_finalizer(FINALIZER).await?,
             // It went while we were deciding.
             (Step::DeleteInstance { .. } | Step::ReleaseInstance { .. } | Step::SyncLabels { .. }, None) => {}
         }
         Ok(true)
+    }
+
+    /// A claim that others use stays, and the machine does not wait for it: whoever is last takes it along.
+    async fn delete_claims(
+        &self,
+        names: &[String],
+        place: &Place,
+        vm: &Object<VirtualMachine>,
+    ) -> Result<(), ReconcileError> {
+        let mut refused = false;
+        for name in names {
+            let claim: Option<Object<PersistentVolumeClaim>> =
+                object::find(&self.context.client, &place.0, name).await?;
+            let Some(claim) = claim.filter(|claim| !claim.is_being_deleted()) else { continue };
+            match claim.delete().await {
+                Err(ReconcileError::Api(kube::Error::Api(why))) if why.is_invalid() || why.is_forbidden() => {
+                    let words = ("Warning", "FailedDelete", why.message.as_str());
+                    tell(&self.context, COMPONENT, &vm.read, words, How::Once).await;
+                    refused = true;
+                }
+                done => done?,
+            }
+        }
+        if refused { vm.remove_finalizer(FINALIZER).await } else { Ok(()) }
     }
 }

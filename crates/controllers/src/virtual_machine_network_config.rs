@@ -40,7 +40,7 @@ use crate::{
 };
 
 pub const NAME: &str = "virtual-machine-network-config";
-/// More than any machine takes; what is left is done at the next look.
+/// More than any machine takes.
 const MOST_STEPS: usize = 16;
 
 pub(crate) async fn run(context: Context) {
@@ -166,7 +166,8 @@ impl Configs {
                 }
             }
         }
-        Ok(Next::wake(vec![Key::Machine(place.clone())]))
+        // So many steps mean that somebody undoes them; that is no reason to run in circles.
+        Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 
     async fn look(&mut self, place: &Place) -> Result<Look, ReconcileError> {
@@ -186,11 +187,16 @@ impl Configs {
         let is_default = |name: &str| network.is_default(name);
         let running = live.map(|instance| &instance.typed.spec);
         let wanted = network_config::wanted(vm.as_ref().map(|vm| &vm.typed), running, &place.0, &is_default);
-        let owner = match (&vm, live) {
-            (Some(vm), _) => Some(owner_of::<VirtualMachine>(vm.metadata())),
-            (None, Some(instance)) => Some(owner_of::<VirtualMachineInstance>(instance.metadata())),
-            (None, None) => None,
+        let (owner, going) = match (&vm, live) {
+            (Some(vm), _) => (Some(owner_of::<VirtualMachine>(vm.metadata())), vm.is_being_deleted()),
+            (None, Some(instance)) => {
+                let owner = owner_of::<VirtualMachineInstance>(instance.metadata());
+                (Some(owner), instance.is_being_deleted())
+            }
+            (None, None) => (None, true),
         };
+        // For who is on the way out nothing is made anew: it would be collected, and made, and collected.
+        let owner = owner.filter(|_| config.is_some() || !going);
         // Who has no node cannot be using an address.
         let may_run = live.is_some_and(|instance| !instance.typed.status.node_name.is_empty());
         Ok(Look { owner, wanted, may_run, config, network })

@@ -81,27 +81,6 @@ fn many_machines_at_once_have_as_many_addresses() {
 }
 
 #[test]
-fn two_machines_of_one_hardware_address_do_not_share_the_other() {
-    on_a_cluster(async |cluster, kubectl| {
-        furnish(kubectl).await;
-        kubectl.create(VMIS, &bare("first", 1)).await;
-        cluster.settle().await;
-        kubectl.create(VMIS, &bare("second", 1)).await;
-        cluster.settle().await;
-        let second = kubectl.get(&format!("{CONFIGS}/second")).await.unwrap();
-        assert_eq!(second["status"]["networkConfigs"][0]["state"], "Pending");
-        assert!(
-            second["status"]["conditions"].to_string().contains("belongs to default/first already"),
-            "{second}"
-        );
-        assert!(kubectl.get(&format!("{VMIS}/second")).await.unwrap()["status"]["nodeName"].is_null());
-        kubectl.delete(&format!("{VMIS}/first"), "Background").await;
-        cluster.settle().await;
-        assert_eq!(kubectl.get(&format!("{VMIS}/second")).await.unwrap()["status"]["phase"], "Running");
-    });
-}
-
-#[test]
 fn a_config_that_somebody_deleted_is_not_let_go_while_the_guest_runs() {
     on_a_cluster(async |cluster, kubectl| {
         furnish(kubectl).await;

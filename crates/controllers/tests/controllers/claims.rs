@@ -78,15 +78,23 @@ fn claims_are_bound_grown_and_let_go_with_their_volumes() {
 }
 
 #[test]
-fn a_claim_that_a_machine_names_stays_until_it_does_not() {
+fn a_claim_that_an_instance_uses_stays_until_it_is_over() {
     on_a_cluster(async |cluster, kubectl| {
-        furnish(kubectl).await;
-        kubectl.create(VMS, &machine("vm", 1, "Halted")).await;
+        furnish_without_nodes(kubectl).await;
+        add_node(kubectl, "n1", "8Gi").await;
+        kubectl.create(CLAIMS, &claim("vm-root", CLASS)).await;
+        let spec = machine("vm", 1, "Always")["spec"]["template"]["spec"].clone();
+        let bare = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm"}, "spec": spec,
+        });
+        kubectl.create(VMIS, &bare).await;
         cluster.settle().await;
+        // Of a claim whose machine is not on its way out the deletion would be refused.
+        kubectl.delete(&format!("{VMIS}/vm"), "Background").await;
         kubectl.delete(&format!("{CLAIMS}/vm-root"), "Background").await;
         cluster.settle().await;
         assert_eq!(kubectl.names(CLAIMS).await, ["vm-root"]);
-        kubectl.delete(&format!("{VMS}/vm"), "Background").await;
+        play_agent(kubectl, "n1");
         cluster.settle().await;
         assert!(kubectl.names(CLAIMS).await.is_empty());
         assert!(kubectl.names(VOLUMES).await.is_empty());

@@ -145,6 +145,24 @@ fn a_deleted_machine_takes_the_claims_along_that_it_names() {
 }
 
 #[test]
+fn a_deleted_machine_does_not_wait_for_claims_that_others_use() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        kubectl.create(VMS, &machine("other", 2, "Always")).await;
+        let mut vm = machine("vm", 1, "Always");
+        let removed = json!("other-root,vm-root");
+        vm["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"] = removed;
+        kubectl.create(VMS, &vm).await;
+        cluster.settle().await;
+        kubectl.delete(&format!("{VMS}/vm"), "Background").await;
+        cluster.settle().await;
+        assert_eq!(kubectl.names(VMS).await, ["other"]);
+        assert_eq!(kubectl.names(CLAIMS).await, ["other-root"]);
+        assert!(reasons(kubectl, "VirtualMachine", "vm").await.contains(&"FailedDelete".into()));
+    });
+}
+
+#[test]
 fn a_machine_is_there_until_its_instance_is_gone() {
     on_a_cluster(async |cluster, kubectl| {
         run(cluster, kubectl, "Always").await;

@@ -22,7 +22,7 @@ async fn word(kubectl: &Kubectl, name: &str) -> Value {
 fn a_machine_that_fits_nowhere_says_why_and_comes_up_when_there_is_room() {
     on_a_cluster(async |cluster, kubectl| {
         furnish_without_nodes(kubectl).await;
-        add_node(kubectl, "n1", "1536Mi").await;
+        add_node(kubectl, "n1", "1000Mi").await;
         play_agent(kubectl, "n1");
         for (name, number) in [("first", 1), ("second", 2)] {
             kubectl.create(VMS, &machine(name, number, "Always")).await;
@@ -34,7 +34,7 @@ fn a_machine_that_fits_nowhere_says_why_and_comes_up_when_there_is_room() {
         assert_eq!((&unplaced["status"], &unplaced["reason"]), (&json!("False"), &json!("Unschedulable")));
         assert_eq!(
             unplaced["message"],
-            "0/1 nodes are available: 1 Insufficient memory (asks for 1024Mi, 512Mi left)."
+            "0/1 nodes are available: 1 Insufficient memory (asks for 682Mi, 318Mi left)."
         );
         assert_eq!(word(kubectl, "second").await, "ErrorUnschedulable");
         assert_eq!(reasons(kubectl, "VirtualMachineInstance", "second").await, ["FailedScheduling"]);

@@ -170,10 +170,12 @@ pub fn machine(name: &str, number: u8, strategy: &str) -> Value {
             "resources": {"requests": {"storage": "1Gi"}}},
     }]);
     let resources = json!({"cpu": "100m", "memory": "1Gi"});
+    // What it runs by when it is started.
+    let runs_by = if strategy == "Halted" { "Always" } else { strategy };
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
         "metadata": {"name": name, "annotations": {
-            "harvesterhci.io/volumeClaimTemplates": templates.to_string(), "harvesterhci.io/vmRunStrategy": strategy}},
+            "harvesterhci.io/volumeClaimTemplates": templates.to_string(), "harvesterhci.io/vmRunStrategy": runs_by}},
         "spec": {"runStrategy": strategy, "template": {
             "metadata": {"labels": {"harvesterhci.io/vmName": name}},
             "spec": {
