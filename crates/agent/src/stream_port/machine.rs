@@ -98,6 +98,10 @@ impl Shared {
             Ask::FilesystemList => {
                 self.ask_guest(machine, async |guest| guest_info::filesystem_list(guest).await).await
             }
+            Ask::History => match self.metrics.history(machine) {
+                Some(history) => Ok(answer::json_text(history)),
+                None => Err(Refusal::NotHere(format!("machine {machine} has no history here"))),
+            },
             Ask::Screenshot { move_cursor } => {
                 let monitor = self.hypervisor.tools_monitor(machine).await?;
                 if move_cursor {
