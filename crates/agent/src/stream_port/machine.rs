@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Shared, UPGRADE,
+    MachineMetrics, Shared, UPGRADE,
     answer::{self, Answer, Refusal},
     datagrams, guest_info,
     holders::{Device, Hold, NotYours},
@@ -100,6 +100,9 @@ impl Shared {
             }
             Ask::History => match self.metrics.history(machine) {
                 Some(history) => Ok(answer::json_text(history)),
+                None if self.hypervisor.pid(machine)?.is_some() => {
+                    Ok(answer::json_text(MachineMetrics::no_history_yet()))
+                }
                 None => Err(Refusal::NotHere(format!("machine {machine} has no history here"))),
             },
             Ask::Screenshot { move_cursor } => {

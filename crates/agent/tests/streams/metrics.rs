@@ -11,7 +11,7 @@ use sheaf_hypervisor::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::house::{House, PATIENCE, text, tiny_guest};
+use crate::house::{House, PATIENCE, bare, text, tiny_guest};
 
 const UID: &str = "5c0fb4a2-8f1e-4c39-9f3e-7a1de0c5b1aa";
 
@@ -52,15 +52,16 @@ async fn what_a_guest_uses_is_counted_while_it_runs_and_told_for_graphs() {
         boot_index: None,
         mtu: None,
     }];
-    let image = OpenOptions::new().create(true).truncate(true).read(true).write(true);
-    let image = image.clone().open(house.beside("root.img")).unwrap();
+    let image =
+        OpenOptions::new().create_new(true).read(true).write(true).open(house.beside("root.img")).unwrap();
     image.set_len(8 << 20).unwrap();
     let layer = DescriptorName::Layer { disk: "root".parse().unwrap(), layer: 0 };
     descriptors.insert(layer, image.into());
     house.launch(&machine, descriptors).await;
     let notes = house.note(&machine.id, "default", "vm");
     let path = format!("/v1/machines/{UID}/history");
-    assert_eq!(house.ask(Method::GET, &path).await.status(), 404, "nothing was measured yet");
+    let nothing = text(house.ask(Method::GET, &path).await).await;
+    assert_eq!(nothing, r#"{"interval":10,"points":[]}"#, "nothing was measured yet");
 
     // Any interface will do to see that it is asked for by the NIC's number.
     let sampler = house.sampler(&notes, Some(Arc::new(|_, nic| ["lo"][usize::from(nic)].to_owned())));
@@ -111,31 +112,30 @@ async fn what_a_guest_uses_is_counted_while_it_runs_and_told_for_graphs() {
     assert_eq!(house.ask(Method::GET, &path).await.status(), 404);
 }
 
-/// Not a promise but a measurement: what a sample costs us. Run by hand with `--ignored --nocapture`.
+/// Two percent of a processor are what fifty machines may cost, all told; here in a build that is not optimised.
 #[tokio::test]
-#[ignore = "measures"]
-async fn measures_what_sampling_costs() {
+async fn a_sample_of_a_machine_costs_less_than_its_part_of_two_percent() {
+    const SAMPLES: u64 = 50;
     let house = House::new(Arc::new(NoImages)).await;
-    let (mut machine, descriptors) = tiny_guest(UID);
+    let mut machine = bare("c1b6c2f4-3a77-4f0e-8a53-0d6f1f0e9b11");
     machine.balloon = true;
-    house.launch(&machine, descriptors).await;
+    house.launch(&machine, Default::default()).await;
     let notes = house.note(&machine.id, "default", "vm");
-    let sampler = house.sampler(&notes, None);
+    let sampler = house.sampler(&notes, Some(Arc::new(|_, _| "lo".into())));
     let mut known = KnownMachines::default();
     sampler.measure(&mut known).await;
-    let spent = || {
-        let usage = std::fs::read_to_string("/proc/self/schedstat").unwrap();
-        let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|task| {
-            let path = task.unwrap().path().join("schedstat");
-            let text = std::fs::read_to_string(path).unwrap_or_else(|_| usage.clone());
-            text.split(' ').next().unwrap().parse::<u64>().unwrap()
-        });
-        threads.sum::<u64>()
+    // This test has one thread, and everything of ours runs on it.
+    let spent_micros = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1000
     };
-    let before = spent();
-    for _ in 0..200 {
+    let before = spent_micros();
+    for _ in 0..SAMPLES {
         sampler.measure(&mut known).await;
     }
-    println!("{} µs of processor time per machine and sample", (spent() - before) / 200 / 1000);
+    let each = (spent_micros() - before) / SAMPLES;
+    println!("{each} µs of processor time per machine and sample");
+    let budget = 10_000_000 * 2 / 100 / 50;
+    assert!(each < budget, "{each} µs of {budget}");
     house.end(&machine.id).await;
 }
