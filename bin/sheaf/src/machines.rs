@@ -9,6 +9,7 @@ use std::{
 };
 
 use sheaf_agent::{
+    metrics::MachineMetrics,
     ports::Ports,
     step::AfterStep,
     virtual_machine_instance::{Abilities, Notes, Tools},
@@ -42,7 +43,7 @@ pub enum NoTools {
 }
 
 /// Hands for the machines of this host. Touches nothing but the data directory.
-pub async fn tools(node: &Node, vm_cidr: Cidr) -> Result<Tools, NoTools> {
+pub async fn tools(node: &Node, vm_cidr: Cidr, metrics: Arc<MachineMetrics>) -> Result<Tools, NoTools> {
     let data_dir = &node.config.data_dir;
     let deaths = Deaths::after(node.config.die_after_step);
     let mut hypervisor = hypervisor(data_dir)?;
@@ -54,6 +55,7 @@ pub async fn tools(node: &Node, vm_cidr: Cidr) -> Result<Tools, NoTools> {
         storage: Storage::open(storage).await?,
         ports: Arc::new(Ports::new(Arc::new(network(node, vm_cidr, &deaths)?))),
         notes: Notes::open(data_dir)?,
+        metrics,
         soft_reboots: Arc::default(),
         after_step: AfterStep::call(deaths.hook()),
     })

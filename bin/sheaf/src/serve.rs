@@ -2,7 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use sheaf_agent::{host::HostView, stream_port::NoImages, virtual_machine_instance::Tools};
+use sheaf_agent::{
+    host::HostView, metrics::MachineMetrics, stream_port::NoImages, virtual_machine_instance::Tools,
+};
 use sheaf_apiserver::{
     ApiConfig, ApiServer, KUBERNETES_VERSION, authorization,
     identity::{MASTERS, User, service_accounts::ServiceAccount},
@@ -26,6 +28,8 @@ use crate::{
 pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failure> {
     let layout = node.data_dir.layout();
     // The keys first: without them an existing store could not be read, and must not be touched.
+    let metrics = Arc::new(MachineMetrics::new(&node.config.name));
+    let of_machines = metrics.clone();
     let config = ApiConfig {
         address: node.url.trim_start_matches("https://").to_string(),
         issuer: node.url.clone(),
@@ -35,13 +39,14 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
         vm_cidr: node.config.vm_cidr,
         agents: Arc::new(OverTls::new(node.certificates.agent_client_config())),
+        metric_sources: vec![Arc::new(move |text| of_machines.write(text))],
         threads: true,
     };
     let store = open_store(node).await?;
     let api = ApiServer::build(config, store, node.world.clone()).await?;
     administrator::ensure(node, &api).await?;
     let vm_cidr = machines::settled_network(own_client(&api), node.config.vm_cidr).await?;
-    let tools = machines::tools(node, vm_cidr).await?;
+    let tools = machines::tools(node, vm_cidr, metrics).await?;
     let (stream_port, port) = streams::open(node, &behind_streams(&tools)).await?;
 
     let tasks = TaskTracker::new();
@@ -114,6 +119,7 @@ fn behind_streams(tools: &Tools) -> Behind {
         addresses_of: Arc::new(move |id| ports.addresses_of(id).into_iter().map(IpAddr::V4).collect()),
         images: Arc::new(NoImages),
         soft_reboots: tools.soft_reboots.clone(),
+        metrics: tools.metrics.clone(),
     }
 }
 

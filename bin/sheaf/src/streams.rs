@@ -5,8 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use sheaf_agent::stream_port::{
-    AddressesOf, BindError, ImageSink, SoftReboots, StreamPort, StreamPortConfig,
+use sheaf_agent::{
+    metrics::MachineMetrics,
+    stream_port::{AddressesOf, BindError, ImageSink, SoftReboots, StreamPort, StreamPortConfig},
 };
 use sheaf_hypervisor::Hypervisor;
 
@@ -21,6 +22,7 @@ pub struct Behind {
     pub addresses_of: AddressesOf,
     pub images: Arc<dyn ImageSink>,
     pub soft_reboots: Arc<SoftReboots>,
+    pub metrics: Arc<MachineMetrics>,
 }
 
 /// Opens the port at the address by which others reach this node; at any port when the usual one is taken, as on a host
@@ -38,6 +40,7 @@ pub async fn open(node: &Node, behind: &Behind) -> Result<(StreamPort, u16), Bin
         addresses_of: behind.addresses_of.clone(),
         images: behind.images.clone(),
         soft_reboots: behind.soft_reboots.clone(),
+        metrics: behind.metrics.clone(),
     };
     for listen in [SocketAddr::new(advertised, USUAL_PORT), SocketAddr::new(advertised, 0)] {
         match StreamPort::bind(config(listen)).await {

@@ -8,6 +8,7 @@
 
 pub mod host;
 mod merge;
+pub mod metrics;
 pub mod node;
 pub mod persistent_volume;
 pub mod ports;
@@ -25,6 +26,7 @@ use sheaf_world::World;
 
 use crate::{
     host::HostView,
+    metrics::{Sampler, TapOf},
     node::NodeKeeper,
     persistent_volume::VolumeRemover,
     virtual_machine_image::ImageKeeper,
@@ -81,6 +83,15 @@ pub async fn run(
             false => std::future::pending().await,
         }
     };
+    let taps = tools.ports.clone();
+    let tap_of: TapOf = Arc::new(move |id, nic| taps.tap_of(id, nic).to_string());
+    let sampler = Sampler {
+        hypervisor: tools.hypervisor.clone(),
+        notes: tools.notes.clone(),
+        tap_of: has_taps.then_some(tap_of),
+        world: world.clone(),
+        metrics: tools.metrics.clone(),
+    };
     let hands = Arc::new(Hands::new(client.clone(), world, &settings.name, tools, abilities));
     tokio::select! {
         biased;
@@ -88,6 +99,7 @@ pub async fn run(
         () = reconciling::run(images, client.clone()) => {}
         () = reconciling::run(volumes, client) => {}
         () = answers => {}
+        () = sampler.run() => {}
         () = virtual_machine_instance::run(hands) => {}
     }
 }

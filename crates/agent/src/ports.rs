@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, os::fd::OwnedFd, sync::Arc};
 
 use parking_lot::Mutex;
 use sheaf_hypervisor::MachineId;
-use sheaf_network::{Network, NetworkError, NicId, Port, TapError, WhyRefused};
+use sheaf_network::{InterfaceName, Network, NetworkError, NicId, Port, TapError, WhyRefused};
 
 /// One machine's entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,11 @@ impl Ports {
 
     pub async fn open_tap(&self, port: &Port) -> Result<OwnedFd, PortError> {
         Ok(self.network.open_tap(port).await?)
+    }
+
+    /// What the tap of a machine's NIC is called, whether or not it is there.
+    pub fn tap_of(&self, id: &MachineId, nic: u16) -> InterfaceName {
+        self.network.tap_name(&NicId { machine: id.to_string(), nic })
     }
 
     /// The addresses that a machine's NICs have.

@@ -39,9 +39,10 @@ pub(crate) use self::preparation::{found, with_causes};
 use self::{events::Events, keeper::Keeper};
 pub use self::{
     hardware::Abilities,
-    note::{NoteError, Notes},
+    note::{Note, NoteError, NotedPort, Notes},
 };
 use crate::{
+    metrics::MachineMetrics,
     ports::{Plugged, Ports},
     step::AfterStep,
     stream_port::SoftReboots,
@@ -95,6 +96,8 @@ pub struct Tools {
     pub notes: Notes,
     /// Machines that power themselves off only to be started again; the stream port knows.
     pub soft_reboots: Arc<SoftReboots>,
+    /// Where what machines use is written.
+    pub metrics: Arc<MachineMetrics>,
     pub after_step: AfterStep,
 }
 

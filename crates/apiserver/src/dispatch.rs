@@ -274,7 +274,7 @@ impl ApiServer {
         let document = match segments.as_slice() {
             [] => Some(json!({"paths": root_paths(&catalogue)})),
             ["version"] => Some(version()),
-            ["metrics"] => return Ok(respond::text(success::OK, self.metrics.render(self.cache.applied()))),
+            ["metrics"] => return Ok(respond::text(success::OK, self.metrics_page())),
             ["api" | "apis"] if aggregated => {
                 let document = discovery::aggregated(&catalogue, segments == ["api"]);
                 return Ok(respond::bytes_of_type(

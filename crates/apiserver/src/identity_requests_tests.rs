@@ -36,6 +36,7 @@ async fn house() -> House {
         keep_keys: Arc::new(KeepNothing),
         vm_cidr: Cidr::DEFAULT_NETWORK,
         agents: Arc::new(crate::machines::agents::NoAgents),
+        metric_sources: vec![],
         threads: false,
     };
     let store = Arc::new(embedded::in_memory().unwrap());

@@ -51,7 +51,7 @@ use crate::{
         users::LocalUsers,
     },
     machines::{Nodes, agents::DialAgent},
-    metrics::Metrics,
+    metrics::{MetricSource, Metrics},
     registry::Registry,
     seals::Seals,
 };
@@ -74,6 +74,8 @@ pub struct ApiConfig {
     pub vm_cidr: Cidr,
     /// How the agents of nodes are reached.
     pub agents: Arc<dyn DialAgent>,
+    /// What is shown on `/metrics` beside the server's own numbers.
+    pub metric_sources: Vec<MetricSource>,
     /// Whether slow work (password hashing, large bodies) may use threads; not in a simulation. Needs a runtime with
     /// several.
     pub threads: bool,

@@ -1,4 +1,9 @@
 //! What the API server counts, in Prometheus' text form, under the names dashboards already know.
+//!
+//! Beside it stand what its objects say of instances and what others in this process count ([`MetricSource`]): the
+//! agent's numbers of the machines on this node. Those of other nodes are not gathered here.
+
+mod instances;
 
 use std::{
     sync::{
@@ -14,6 +19,11 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+use crate::ApiServer;
+
+/// Writes numbers of its own in the same form: whole families, each with its lines together.
+pub type MetricSource = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 pub struct RequestLabels {
@@ -119,11 +129,27 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    pub fn render(&self, revision: u64) -> String {
+    fn render(&self, revision: u64) -> String {
         self.revision.set(i64::try_from(revision).unwrap_or(i64::MAX));
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry.lock());
+        // More follows; and where the page ends is marked only in a form that this one is not.
+        if let Some(end) = text.strip_suffix("# EOF\n").map(str::len) {
+            text.truncate(end);
+        }
+        text
+    }
+}
+
+impl ApiServer {
+    /// The page `/metrics`.
+    pub(crate) fn metrics_page(&self) -> String {
+        let mut text = self.metrics.render(self.cache.applied());
+        instances::write(&mut text, &self.cache);
+        for source in &self.config.metric_sources {
+            source(&mut text);
+        }
         text
     }
 }

@@ -89,7 +89,12 @@ pub fn done() -> Answer {
 }
 
 pub fn json(value: &Value) -> Answer {
-    with_type(StatusCode::OK, "application/json", value.to_string().into())
+    json_text(value.to_string())
+}
+
+/// What is JSON already.
+pub fn json_text(text: impl Into<Bytes>) -> Answer {
+    with_type(StatusCode::OK, "application/json", text.into())
 }
 
 pub fn png(image: Vec<u8>) -> Answer {

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Shared, UPGRADE,
+    MachineMetrics, Shared, UPGRADE,
     answer::{self, Answer, Refusal},
     datagrams, guest_info,
     holders::{Device, Hold, NotYours},
@@ -98,6 +98,13 @@ impl Shared {
             Ask::FilesystemList => {
                 self.ask_guest(machine, async |guest| guest_info::filesystem_list(guest).await).await
             }
+            Ask::History => match self.metrics.history(machine) {
+                Some(history) => Ok(answer::json_text(history)),
+                None if self.hypervisor.pid(machine)?.is_some() => {
+                    Ok(answer::json_text(MachineMetrics::no_history_yet()))
+                }
+                None => Err(Refusal::NotHere(format!("machine {machine} has no history here"))),
+            },
             Ask::Screenshot { move_cursor } => {
                 let monitor = self.hypervisor.tools_monitor(machine).await?;
                 if move_cursor {

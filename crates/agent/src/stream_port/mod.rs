@@ -16,6 +16,7 @@
 //! | `PUT pause`, `unpause`, `reset`, `softreboot`, `freeze?unfreezeTimeoutSeconds=`, `unfreeze` | done when answered |
 //! | `GET guestosinfo`, `userlist`, `filesystemlist` | JSON as KubeVirt words it |
 //! | `GET screenshot` | a PNG |
+//! | `GET history` | the last hour in numbers, as JSON; also of a machine that does not run any more |
 //!
 //! `PUT /v1/images/{uid}/upload` hands its body to an [`ImageSink`]. A request to be taken over says
 //! `Connection: Upgrade` and `Upgrade: sheaf-stream`; what cannot be reached is told before the 101. A new
@@ -56,7 +57,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use image::{ImageBytes, ImageSink, NoImages};
 pub use soft_reboot::SoftReboots;
 
-use crate::stream_port::{freezer::Freezer, holders::Holders};
+use crate::{
+    metrics::MachineMetrics,
+    stream_port::{freezer::Freezer, holders::Holders},
+};
 
 /// How the API server asks for a connection to be handed over.
 pub const UPGRADE: &str = "sheaf-stream";
@@ -83,6 +87,8 @@ pub struct StreamPortConfig {
     pub images: Arc<dyn ImageSink>,
     /// Shared with whoever decides that a machine that powered itself off is over.
     pub soft_reboots: Arc<SoftReboots>,
+    /// What machines used, for graphs.
+    pub metrics: Arc<MachineMetrics>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +112,7 @@ struct Shared {
     addresses_of: AddressesOf,
     images: Arc<dyn ImageSink>,
     soft_reboots: Arc<SoftReboots>,
+    metrics: Arc<MachineMetrics>,
     holders: Holders,
     freezer: Freezer,
     tasks: TaskTracker,
@@ -123,6 +130,7 @@ impl StreamPort {
             addresses_of: config.addresses_of,
             images: config.images,
             soft_reboots: config.soft_reboots,
+            metrics: config.metrics,
             holders: Holders::default(),
             freezer: Freezer::default(),
             tasks: TaskTracker::new(),

@@ -43,6 +43,7 @@ pub enum Ask {
     GuestOsInfo,
     UserList,
     FilesystemList,
+    History,
     /// A screen that went dark wakes when the pointer moves.
     Screenshot {
         move_cursor: bool,
@@ -116,6 +117,7 @@ fn ask(method: &Method, rest: &[&str], query: &str) -> Result<Ask, Refusal> {
         ["guestosinfo"] => (Method::GET, Ask::GuestOsInfo),
         ["userlist"] => (Method::GET, Ask::UserList),
         ["filesystemlist"] => (Method::GET, Ask::FilesystemList),
+        ["history"] => (Method::GET, Ask::History),
         ["screenshot"] => {
             let move_cursor = value(query, "moveCursor") == Some("true");
             (Method::GET, Ask::Screenshot { move_cursor })
@@ -165,6 +167,7 @@ mod tests {
     #[test]
     fn each_path_asks_for_one_thing() {
         assert_eq!(asked(Method::GET, "console"), Ok(Ask::Console));
+        assert_eq!(asked(Method::GET, "history"), Ok(Ask::History));
         assert_eq!(asked(Method::GET, "vnc"), Ok(Ask::Screen { preserve_session: false }));
         assert_eq!(
             asked(Method::GET, "vnc?a=b&preserveSession=true"),
@@ -194,7 +197,7 @@ mod tests {
         {
             assert!(matches!(asked(Method::GET, path), Err(Refusal::Malformed(_))), "{path}");
         }
-        for path in ["", "history", "console/x", "portforward/10.0.0.1/22"] {
+        for path in ["", "future", "console/x", "portforward/10.0.0.1/22"] {
             assert!(matches!(asked(Method::GET, path), Err(Refusal::NotHere(_))), "{path}");
         }
         assert!(matches!(target(&Method::GET, "/v1/machines/..%2f/console", ""), Err(Refusal::Malformed(_))));

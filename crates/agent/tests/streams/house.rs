@@ -18,7 +18,11 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
-use sheaf_agent::stream_port::{ImageSink, StreamPort, StreamPortConfig};
+use sheaf_agent::{
+    metrics::{MachineMetrics, Sampler, TapOf},
+    stream_port::{ImageSink, StreamPort, StreamPortConfig},
+    virtual_machine_instance::{Note, Notes},
+};
 use sheaf_hypervisor::{
     DescriptorName, Descriptors, Hypervisor, HypervisorConfig, Launcher, Machine, MachineId,
     cgroup::Cgroups,
@@ -43,11 +47,12 @@ pub struct House {
     pub certificates: NodeCertificates,
     pub hypervisor: Arc<Hypervisor>,
     addresses: Addresses,
+    pub metrics: Arc<MachineMetrics>,
     pub port: u16,
     pub stop: CancellationToken,
     pub serving: JoinHandle<()>,
     cgroups: Cgroups,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl House {
@@ -62,6 +67,7 @@ impl House {
         let cgroups = config.cgroups.clone();
         let hypervisor = Arc::new(Hypervisor::new(config));
         let addresses = Addresses::default();
+        let metrics = Arc::new(MachineMetrics::new(NODE));
         let known = addresses.clone();
         let (stream_port, port) = StreamPort::bind(StreamPortConfig {
             listen: SocketAddr::new(LOCALHOST, 0),
@@ -70,22 +76,13 @@ impl House {
             addresses_of: Arc::new(move |id| known.lock().get(id).cloned().unwrap_or_default()),
             images,
             soft_reboots: Arc::default(),
+            metrics: metrics.clone(),
         })
         .await
         .unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(stream_port.serve(stop.clone().cancelled_owned()));
-        House {
-            world,
-            certificates,
-            hypervisor,
-            addresses,
-            port,
-            stop,
-            serving,
-            cgroups,
-            _directory: directory,
-        }
+        House { world, certificates, hypervisor, addresses, metrics, port, stop, serving, cgroups, directory }
     }
 
     /// The administrator: somebody of our authority who is not the API server.
@@ -134,6 +131,30 @@ impl House {
     /// Gives a machine an address.
     pub fn plug(&self, id: &MachineId) {
         self.addresses.lock().insert(id.clone(), vec![LOCALHOST]);
+    }
+
+    /// Notes whose machine one is, as the agent would.
+    pub fn note(&self, id: &MachineId, namespace: &str, name: &str) -> Notes {
+        let notes = Notes::open(self.directory.path()).unwrap();
+        let note = Note { namespace: namespace.into(), name: name.into(), ..Note::default() };
+        notes.write(id, &note).unwrap();
+        notes
+    }
+
+    /// Measures the machines of which there is a note, until dropped.
+    pub fn sampler(&self, notes: &Notes, tap_of: Option<TapOf>) -> Sampler {
+        Sampler {
+            hypervisor: self.hypervisor.clone(),
+            notes: notes.clone(),
+            tap_of,
+            world: self.world.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// Somewhere for disks.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Defines and launches a machine.

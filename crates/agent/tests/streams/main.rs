@@ -6,5 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a host that does not do as told is a failed test")]
 
 mod house;
+mod metrics;
 mod port;
 mod through_the_api;

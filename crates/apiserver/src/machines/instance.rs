@@ -84,7 +84,17 @@ impl ApiServer {
             Question::UserList => "userlist",
             Question::FilesystemList => "filesystemlist",
         };
-        let answer = self.ask_agent(&Place::of(&instance)?, Method::GET, what).await?;
+        self.ask_for_json(&Place::of(&instance)?, what).await
+    }
+
+    /// What an instance used in the last hour, as the agent of its node measured it. The guest is not asked.
+    pub(super) async fn history(&self, call: &MachineCall<'_>) -> Result<ApiResponse, ApiError> {
+        let instance = self.instance(call)?;
+        self.ask_for_json(&Place::of(&instance)?, "history").await
+    }
+
+    async fn ask_for_json(&self, at: &Place, what: &str) -> Result<ApiResponse, ApiError> {
+        let answer = self.ask_agent(at, Method::GET, what).await?;
         if answer.content_type.as_deref() != Some("application/json") {
             return Err(ApiError::internal("the agent's answer is not JSON"));
         }

@@ -15,6 +15,8 @@ pub enum Asked {
     Order(Order),
     Question(Question),
     Screenshot,
+    /// What an instance used in the last hour. Not in the original.
+    History,
     Stream(Stream),
     /// The same of the instance of a VirtualMachine.
     StreamOfVm(Stream),
@@ -63,6 +65,7 @@ const LISTED: &[(&str, &str, Verb)] = &[
     (VMIS, "filesystemlist", Verb::Get),
     (VMIS, "freeze", Verb::Update),
     (VMIS, "guestosinfo", Verb::Get),
+    (VMIS, "history", Verb::Get),
     (VMIS, "pause", Verb::Update),
     (VMIS, "portforward", Verb::Get),
     (VMIS, "reset", Verb::Update),
@@ -143,6 +146,7 @@ pub fn asked(request: &ResourceRequest) -> Result<Option<Asked>, ApiError> {
         (VMIS, "console") => Asked::Stream(Stream::Console),
         (VMIS, "vnc") => Asked::Stream(Stream::Screen),
         (VMIS, "vnc/screenshot") => Asked::Screenshot,
+        (VMIS, "history") => Asked::History,
         (VMIS, "pause") => Asked::Order(Order::Pause),
         (VMIS, "unpause") => Asked::Order(Order::Unpause),
         (VMIS, "reset") => Asked::Order(Order::Reset),

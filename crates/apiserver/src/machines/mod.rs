@@ -128,7 +128,8 @@ impl ApiServer {
                 read(&crate::body::read(body, crate::body::MAX_BODY).await?)?
             }
             Asked::Power(_) | Asked::Order(_) => read(&self.intake.take(body).await?.body)?,
-            Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) | Asked::Screenshot => Value::Null,
+            Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => Value::Null,
+            Asked::Screenshot | Asked::History => Value::Null,
         };
         let call =
             MachineCall { parts, query, namespace: &request.namespace, name: &request.name, user, body };
@@ -138,6 +139,7 @@ impl ApiServer {
             Asked::Order(order) => self.give_order(&call, order).await,
             Asked::Question(question) => self.ask_guest(&call, question).await,
             Asked::Screenshot => self.screenshot(&call).await,
+            Asked::History => self.history(&call).await,
             Asked::Stream(stream) => {
                 let instance = self.instance(&call)?;
                 self.open_stream(call, &instance, stream).await

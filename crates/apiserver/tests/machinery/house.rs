@@ -113,6 +113,7 @@ impl House {
             keep_keys,
             vm_cidr,
             agents,
+            metric_sources: vec![Arc::new(|text| text.push_str("of_somebody_else 1\n"))],
             threads: false,
         };
         let server = ApiServer::build(config, store.clone(), world).await.unwrap();

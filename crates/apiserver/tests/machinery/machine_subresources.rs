@@ -292,3 +292,50 @@ async fn what_is_not_served_yet_says_so() {
     assert_eq!(house.get(&of_vm("start")).await.refusal(), (405, "MethodNotAllowed"));
     assert_eq!(house.put(&of_vm("explode"), json!({})).await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_last_hour_of_an_instance_comes_from_the_agent_of_its_node() {
+    let (mut house, agent) = house().await;
+    *agent.answer.lock() = (200, r#"{"interval":10,"points":[]}"#);
+    assert_eq!(house.get(&of_vmi("history")).await.refusal(), (404, "NotFound"));
+    let made = instance(&house, running()).await;
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    // Its guest has no agent, and need not have one.
+    assert_eq!(house.get(&of_vmi("history")).await.ok()["interval"], 10);
+    let asked = agent.asked.lock().pop().unwrap();
+    assert_eq!(asked, format!("n1 192.0.2.7:10250 GET /v1/machines/{uid}/history"));
+    *agent.answer.lock() = (404, "machine has no history here");
+    let unknown = house.get(&of_vmi("history")).await;
+    assert_eq!(unknown.refusal(), (500, "InternalError"));
+    assert!(unknown.message().ends_with("machine has no history here"), "{}", unknown.message());
+    assert_eq!(house.put(&of_vmi("history"), json!({})).await.refusal(), (405, "MethodNotAllowed"));
+    let list = house.get("/apis/subresources.kubevirt.io/v1").await.ok().to_string();
+    assert!(list.contains("virtualmachineinstances/history"), "{list}");
+    house.user = User { name: "jo".into(), ..User::default() };
+    assert_eq!(house.get(&of_vmi("history")).await.refusal(), (403, "Forbidden"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_say_which_instances_there_are_and_what_others_count() {
+    let (house, _) = house().await;
+    let page = async || match house.get("/metrics").await.ok() {
+        Value::String(page) => page,
+        other => panic!("{other}"),
+    };
+    assert!(!page().await.contains("kubevirt_vmi"), "there is none yet");
+    let status = json!({
+        "phase": "Running", "nodeName": "n1", "machine": {"type": "pc-q35-7.2"},
+        "guestOSInfo": {"name": "Debian \"12\"", "versionId": "12", "kernelRelease": "6.1", "machine": "x86_64"},
+    });
+    instance(&house, status).await;
+    let guest = r#"guest_os_kernel_release="6.1",guest_os_machine="pc-q35-7.2",guest_os_arch="x86_64",guest_os_name="Debian \"12\"",guest_os_version_id="12""#;
+    let page = page().await;
+    let info = format!(
+        r#"kubevirt_vmi_info{{node="n1",namespace="default",name="vm1",phase="running",{guest},evictable="true",outdated="false"}} 1"#
+    );
+    assert!(page.lines().any(|line| line == info), "{info}\n{page}");
+    let count = format!(r#"kubevirt_vmi_phase_count{{node="n1",phase="running",{guest}}} 1"#);
+    assert!(page.lines().any(|line| line == count), "{count}\n{page}");
+    assert!(page.contains("# TYPE kubevirt_vmi_info gauge\n") && page.contains("apiserver_request_total"));
+    assert!(page.ends_with("\nof_somebody_else 1\n") && !page.contains("# EOF"), "{page}");
+}

@@ -105,10 +105,11 @@ fn with_streams() -> Vec<Value> {
     vec![on(&["get"], SUBRESOURCES, &read), on(&["update"], SUBRESOURCES, &switches)]
 }
 
-fn guest_questions() -> [&'static str; 3] {
+fn guest_questions() -> [&'static str; 4] {
     [
         "virtualmachineinstances/filesystemlist",
         "virtualmachineinstances/guestosinfo",
+        "virtualmachineinstances/history",
         "virtualmachineinstances/userlist",
     ]
 }
