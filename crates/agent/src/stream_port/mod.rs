@@ -17,7 +17,7 @@
 //! | `GET guestosinfo`, `userlist`, `filesystemlist` | JSON as KubeVirt words it |
 //! | `GET screenshot` | a PNG |
 //!
-//! `PUT /v1/images/{uid}/upload` hands its body to an [`ImageSink`]. A request to be taken over says
+//! `PUT /v1/images/{uid}/upload?checksum=` hands its body to an [`ImageSink`]. A request to be taken over says
 //! `Connection: Upgrade` and `Upgrade: sheaf-stream`; what cannot be reached is told before the 101. A new
 //! question is a variant of [`route::Ask`] and an arm where it is answered.
 //!
@@ -53,7 +53,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use image::{ImageBytes, ImageSink, NoImages};
+pub use image::{Announced, ImageBytes, ImageSink, NoImages, NotTaken, Shelf};
 pub use soft_reboot::SoftReboots;
 
 use crate::stream_port::{freezer::Freezer, holders::Holders};
