@@ -12,9 +12,10 @@ use std::{
 use tokio::process::Command;
 
 /// Name and text; they find each other in the directory they are in.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
     (BUILD, include_str!("../../../../scripts/build-debian-guest")),
     ("debian-guest-files", include_str!("../../../../scripts/debian-guest-files")),
+    ("install-bios-loader", include_str!("../../../../scripts/install-bios-loader")),
     ("cache-dir", include_str!("../../../../scripts/cache-dir")),
 ];
 const BUILD: &str = "build-debian-guest";
@@ -53,5 +54,25 @@ pub async fn build() -> Result<PathBuf, GuestError> {
         // The last line is the path; nothing else is printed there.
         true => Ok(String::from_utf8_lossy(&built.stdout).trim().into()),
         false => Err(GuestError::Failed(built.status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_that_another_calls_is_carried_along() {
+        let calls = |text: &str| {
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-$/{},\"".contains(c)));
+            let of_ours = words.filter_map(|word| word.strip_prefix("\"$scripts/").or(word.strip_prefix("\"$scripts\"/")));
+            of_ours.flat_map(|name| name.split([',', '{', '}', '"']).map(str::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        let called: Vec<String> =
+            SCRIPTS.iter().flat_map(|(_, text)| calls(text)).filter(|name| !name.is_empty()).collect();
+        assert!(called.contains(&"cache-dir".to_owned()), "{called:?}");
+        for name in called {
+            assert!(SCRIPTS.iter().any(|(carried, _)| *carried == name), "{name} is not");
+        }
     }
 }
