@@ -14,9 +14,9 @@ ARGS ?=
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## Build Sheaf and start it here on one node (DATA_DIR, ARGS)
-	@scripts/install-packages vm
-	@exec target/release/sheaf up --hints --data-dir "$(DATA_DIR)" $(ARGS)
+run: build ## Build Sheaf, start it here on one node, and a virtual machine on it (DATA_DIR, ARGS)
+	@scripts/install-packages vm guest
+	@exec scripts/run target/release/sheaf "$(DATA_DIR)" $(ARGS)
 
 test: ## Check everything a change must pass: lints, unit, conformance and end-to-end tests
 	@scripts/install-packages build test

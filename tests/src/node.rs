@@ -220,7 +220,7 @@ fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
 }
 
 /// The server binary: `SHEAF_BIN`, or the one built beside this test.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     if let Some(named) = env::var_os("SHEAF_BIN") {
         return named.into();
     }

@@ -3,13 +3,15 @@
 use std::{path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
-use tokio::runtime::Builder;
+use sheaf_cli::{ConsoleConfig, DemoConfig, UploadConfig, console, demo, image};
+use sheaf_world::World;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{data_dir::Layout, failure::Failure, look};
 
 pub fn rotate_key(data_dir: &Path) -> Result<ExitCode, Failure> {
     let text = look::admin_kubeconfig(&Layout::new(data_dir))?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime = runtime()?;
     let answer = runtime.block_on(async {
         let failed =
             |source| Failure::Ask { server: data_dir.display().to_string(), source: Box::new(source) };
@@ -23,4 +25,25 @@ pub fn rotate_key(data_dir: &Path) -> Result<ExitCode, Failure> {
     look::print(&format!(
         "a new key is in use; {resealed} secrets were sealed with it, and the old key is gone\n"
     ))
+}
+
+/// A machine to look at, and what to type next on standard output.
+pub fn demo(config: &DemoConfig) -> Result<ExitCode, Failure> {
+    let shown = runtime()?.block_on(demo::run(config, &World::real()))?;
+    look::print(&shown.as_text())
+}
+
+pub fn console(config: &ConsoleConfig) -> Result<ExitCode, Failure> {
+    let runtime = runtime()?;
+    runtime.block_on(console::enter(config, &World::real()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn upload_image(config: &UploadConfig) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(image::upload(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)
 }

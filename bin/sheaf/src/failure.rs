@@ -48,6 +48,22 @@ pub enum Failure {
     Api(#[from] StoreError),
     #[error("this host is not ready to run machines")]
     Machines(#[from] crate::machines::NoTools),
+    #[error("there is no node in {path}: name its directory with --data-dir")]
+    NoNode { path: PathBuf },
+    #[error("the node (process {pid}) was asked to stop and has not: see its log")]
+    WontStop { pid: u32 },
+    #[error("cannot stop the virtual machines")]
+    StopMachines(#[from] sheaf_hypervisor::HypervisorError),
+    #[error("cannot take the network of the virtual machines off this host")]
+    Network(#[from] sheaf_network::NetworkError),
+    #[error(transparent)]
+    Install(#[from] sheaf_cli::install::InstallError),
+    #[error(transparent)]
+    Demo(#[from] sheaf_cli::demo::DemoError),
+    #[error(transparent)]
+    Console(#[from] sheaf_cli::console::ConsoleError),
+    #[error(transparent)]
+    Image(#[from] sheaf_cli::image::ImageError),
     #[error("cannot make the first administrator")]
     Administrator(#[from] UserError),
     #[error("the node at {server} did not do it: is it running?")]

@@ -3,7 +3,8 @@
 use std::{env, fs, io, io::Write, path::Path, process::ExitCode};
 
 use sheaf_cli::{
-    Config, DoctorConfig, KubeconfigConfig, OutputFormat, Shell, doctor, kubeconfig, version::Version,
+    Config, DoctorConfig, InstallConfig, KubeconfigConfig, OutputFormat, Shell, doctor, install, kubeconfig,
+    version::Version,
 };
 use sheaf_world::World;
 
@@ -61,6 +62,11 @@ pub fn doctor(config: &DoctorConfig) -> Result<ExitCode, Failure> {
         OutputFormat::Json => doctor::as_json(&findings) + "\n",
     })?;
     Ok(ExitCode::from(u8::from(doctor::worst(&findings) == doctor::Verdict::Fail)))
+}
+
+/// Does more than look, and says what.
+pub fn install(config: &InstallConfig) -> Result<ExitCode, Failure> {
+    print(&install::install(config)?)
 }
 
 pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {

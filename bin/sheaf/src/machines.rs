@@ -61,7 +61,8 @@ pub async fn tools(node: &Node, vm_cidr: Cidr, metrics: Arc<MachineMetrics>) -> 
     })
 }
 
-fn hypervisor(data_dir: &Path) -> Result<HypervisorConfig, NoTools> {
+/// How machines of a data directory are found and launched.
+pub fn hypervisor(data_dir: &Path) -> Result<HypervisorConfig, NoTools> {
     let program = env::current_exe().map_err(NoTools::OwnBinary)?;
     Ok(HypervisorConfig::of_host(data_dir.to_owned(), Launcher { program, arguments: vec![LAUNCHER.into()] }))
 }
@@ -83,14 +84,22 @@ pub async fn examine(data_dir: &Path) -> (Virtualisation, Option<Abilities>) {
 }
 
 fn network(node: &Node, vm_cidr: Cidr, deaths: &Deaths) -> Result<Network, NoTools> {
-    let data_dir = node.config.data_dir.to_string_lossy();
-    let names = match data_dir.as_ref() {
+    let mut config = network_config(&node.config.data_dir, vm_cidr)?;
+    config.guests_may_reach = node.config.listen.iter().map(|listen| listen.address.port()).collect();
+    Ok(Network::new(config)?.after_step(sheaf_network::AfterStep::call(deaths.hook())))
+}
+
+/// The network of a data directory as far as its names go: enough to take it off the host.
+pub fn bare_network(data_dir: &Path) -> Result<Network, NoTools> {
+    Ok(Network::new(network_config(data_dir, Cidr::DEFAULT_NETWORK)?)?)
+}
+
+fn network_config(data_dir: &Path, vm_cidr: Cidr) -> Result<NetworkConfig, NoTools> {
+    let names = match data_dir.to_string_lossy().as_ref() {
         USUAL_DATA_DIR => NetworkNames::plain(),
         other => NetworkNames::of_instance(other),
     };
-    let mut config = NetworkConfig::new(names, Ipv4Net::new_assert(vm_cidr.network, vm_cidr.prefix))?;
-    config.guests_may_reach = node.config.listen.iter().map(|listen| listen.address.port()).collect();
-    Ok(Network::new(config)?.after_step(sheaf_network::AfterStep::call(deaths.hook())))
+    Ok(NetworkConfig::new(names, Ipv4Net::new_assert(vm_cidr.network, vm_cidr.prefix))?)
 }
 
 /// Whether files in the data directory can be read and written past the page cache: by trying.

@@ -5,6 +5,7 @@ mod administrator;
 mod ask;
 mod data_dir;
 mod deaths;
+mod down;
 mod failure;
 mod keys;
 mod limits;
@@ -34,6 +35,11 @@ fn main() -> ExitCode {
     };
     let outcome = match config {
         Config::Up(config) => run::run(config, serve::serve),
+        Config::Down(config) => down::down(&config),
+        Config::Install(config) => look::install(&config),
+        Config::Demo(config) => ask::demo(&config),
+        Config::Console(config) => ask::console(&config),
+        Config::UploadImage(config) => ask::upload_image(&config),
         Config::Kubeconfig(config) => look::kubeconfig(&config),
         Config::RotateKey(data_dir) => ask::rotate_key(&data_dir),
         Config::Doctor(config) => look::doctor(&config),

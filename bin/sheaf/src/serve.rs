@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use sheaf_agent::{
-    host::HostView, metrics::MachineMetrics, stream_port::NoImages, virtual_machine_instance::Tools,
+    host::HostView, metrics::MachineMetrics, stream_port::Shelf, virtual_machine_instance::Tools,
 };
 use sheaf_apiserver::{
     ApiConfig, ApiServer, KUBERNETES_VERSION, authorization,
@@ -117,7 +117,7 @@ fn behind_streams(tools: &Tools) -> Behind {
     Behind {
         hypervisor: tools.hypervisor.clone(),
         addresses_of: Arc::new(move |id| ports.addresses_of(id).into_iter().map(IpAddr::V4).collect()),
-        images: Arc::new(NoImages),
+        images: Arc::new(Shelf(tools.storage.clone())),
         soft_reboots: tools.soft_reboots.clone(),
         metrics: tools.metrics.clone(),
     }

@@ -27,6 +27,7 @@ use crate::{
     rest::Call,
     status::{ApiError, success},
     subresources::refused,
+    virtual_machine_image,
 };
 
 /// Requests that are not watches are given up after this.
@@ -64,7 +65,10 @@ impl ApiServer {
         let target = target(&parts.method, parts.uri.path(), &query);
         let labels = self.labels(&target);
         let answer = self.answer(&mut parts, body, &query, &target, peer);
-        let long = matches!(&target, Target::Resource(request) if request.verb == Verb::Watch);
+        let long = match &target {
+            Target::Resource(request) => request.verb == Verb::Watch,
+            Target::Path(path) => virtual_machine_image::uploaded(path, &query).is_some(),
+        };
         let answer = match long {
             true => answer.await,
             false => match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
@@ -131,6 +135,9 @@ impl ApiServer {
                 self.answer_resource(parts, taken.body.clone(), query, request, &user).await
             }
             Target::Path(path) => {
+                if let Some(image) = virtual_machine_image::uploaded(path, query) {
+                    return self.upload_image(parts, body, query, &image, &user).await;
+                }
                 self.authorize_path(&user, parts.method.as_str(), path)?;
                 self.answer_path(parts, query, path).await
             }

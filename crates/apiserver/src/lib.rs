@@ -32,6 +32,7 @@ pub mod seals;
 pub mod server;
 pub mod status;
 pub mod subresources;
+pub mod virtual_machine_image;
 
 use std::{ops::Deref, sync::Arc};
 

@@ -19,6 +19,18 @@ pub struct Args {
 pub enum Command {
     /// Run this node in the foreground until it is told to stop (SIGTERM or Ctrl-C)
     Up(UpArgs),
+    /// Stop the node on this host; its virtual machines run on unless told otherwise
+    Down(DownArgs),
+    /// Make this host a node for good: a systemd service that starts with it
+    Install(InstallArgs),
+    /// Show it: a small Debian with an address, a console and SSH, on a node that runs
+    Demo(DemoArgs),
+    /// Virtual machines
+    #[command(subcommand)]
+    Vm(VmCommand),
+    /// Images that disks are copied from
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// Print the administrator's kubeconfig of the node on this host
     Kubeconfig(KubeconfigArgs),
     /// Make a new key for secrets at rest, seal all of them with it and forget the old one
@@ -78,6 +90,94 @@ pub struct UpArgs {
     /// When ready, also say where things are and what to type next, as on a terminal
     #[arg(long)]
     pub hints: bool,
+}
+
+/// Which cluster is meant.
+#[derive(Debug, Default, ClapArgs)]
+pub struct ClusterArgs {
+    /// Kubeconfig of the cluster [default: what KUBECONFIG names, or that of the node on this host]
+    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Data directory of the node on this host, whose administrator to be
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct DownArgs {
+    /// The node's data directory
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Also stop its virtual machines: press their power buttons, and cut the power of those that do not obey. What
+    /// should run runs again when the node is started
+    #[arg(long)]
+    pub stop_vms: bool,
+    /// How long guests may take to shut down
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "stop_vms")]
+    pub grace: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct InstallArgs {
+    /// Where the node will keep everything
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Write below DIR instead of /, and start nothing: for making an image of a host
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct DemoArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Disk image of the guest, with cloud-init and SSH: a file, or a URL that the node can reach [default: a small
+    /// Debian, made here from Debian's packages]
+    #[arg(long, value_name = "FILE|URL")]
+    pub image: Option<String>,
+    /// Name of the virtual machine, its image and its key
+    #[arg(long, default_value = "demo")]
+    pub name: String,
+    /// Namespace of the virtual machine
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum VmCommand {
+    /// Enter the serial console of a virtual machine; Ctrl-] leaves it
+    Console(ConsoleArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ConsoleArgs {
+    /// The virtual machine
+    pub name: String,
+    /// Its namespace
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ImageCommand {
+    /// Make an image of a file on this computer: qcow2, raw or ISO
+    Upload(UploadArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct UploadArgs {
+    /// The file
+    pub file: PathBuf,
+    /// Name of the image
+    #[arg(long)]
+    pub name: String,
+    /// Its namespace
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -17,7 +17,11 @@ use sheaf_resources::kinds::ip_pool::Cidr;
 
 use crate::{
     BadSetting, Host, LogFormat, OutputFormat, Secret, admin_password_file,
-    args::{Args, Command, DEFAULT_VM_CIDR, DoctorArgs, KubeconfigArgs, UpArgs},
+    args::{
+        Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, ImageCommand, InstallArgs, KubeconfigArgs,
+        UpArgs, VmCommand,
+    },
+    client_config::{self, ConsoleConfig, DemoConfig, UploadConfig},
     kubeconfig, node_name,
 };
 
@@ -27,6 +31,11 @@ const API_PORT: u16 = 6443;
 #[derive(Debug)]
 pub enum Config {
     Up(UpConfig),
+    Down(DownConfig),
+    Install(InstallConfig),
+    Demo(DemoConfig),
+    Console(ConsoleConfig),
+    UploadImage(UploadConfig),
     Kubeconfig(KubeconfigConfig),
     /// The data directory of the node whose key to rotate.
     RotateKey(PathBuf),
@@ -68,6 +77,21 @@ pub struct Listen {
     pub optional: bool,
 }
 
+/// A node to be stopped.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DownConfig {
+    pub data_dir: PathBuf,
+    /// How long its guests have to shut down; none where they go on.
+    pub stop_vms: Option<Duration>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct InstallConfig {
+    pub data_dir: PathBuf,
+    /// Below which to write; nothing is started then.
+    pub root: Option<PathBuf>,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub struct KubeconfigConfig {
     pub data_dir: PathBuf,
@@ -91,6 +115,13 @@ impl Config {
     pub fn new(args: Args, host: &Host) -> Result<Config, BadSetting> {
         Ok(match args.command {
             Command::Up(args) => Config::Up(up(args, host)?),
+            Command::Down(args) => Config::Down(down(args)?),
+            Command::Install(args) => Config::Install(install(args)?),
+            Command::Demo(args) => Config::Demo(client_config::demo(args, host)?),
+            Command::Vm(VmCommand::Console(args)) => Config::Console(client_config::console(args, host)?),
+            Command::Image(ImageCommand::Upload(args)) => {
+                Config::UploadImage(client_config::upload(args, host)?)
+            }
             Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
             Command::RotateKey(args) => Config::RotateKey(data_dir(&args.data_dir)?),
             Command::Doctor(args) => Config::Doctor(doctor(args)?),
@@ -122,6 +153,24 @@ fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
         allow_local_images: args.allow_local_images,
         hints: args.hints || host.stdout_is_a_terminal,
     })
+}
+
+fn down(args: DownArgs) -> Result<DownConfig, BadSetting> {
+    let stop_vms = args.stop_vms.then(|| Duration::from_secs(args.grace));
+    Ok(DownConfig { data_dir: data_dir(&args.data_dir)?, stop_vms })
+}
+
+fn install(args: InstallArgs) -> Result<InstallConfig, BadSetting> {
+    let fits = "a directory whose name has no quotes, backslashes, percent or dollar signs, or line breaks";
+    let data_dir = data_dir(&args.data_dir)?;
+    match data_dir.to_str() {
+        Some(text) if !text.contains(['"', '\'', '\\', '%', '$', '\n']) => {}
+        _ => {
+            let problem = "a systemd unit cannot name it";
+            return Err(BadSetting::new("--data-dir", data_dir.display(), problem, fits));
+        }
+    }
+    Ok(InstallConfig { data_dir, root: args.root })
 }
 
 fn kubeconfig(args: KubeconfigArgs) -> Result<KubeconfigConfig, BadSetting> {

@@ -7,6 +7,7 @@ fn host() -> Host {
         hostname: "Rack2-N1".into(),
         route_address: Some(Ipv4Addr::new(10, 0, 0, 5).into()),
         stdout_is_a_terminal: false,
+        kubeconfig: None,
     }
 }
 

@@ -1,8 +1,10 @@
 //! What the host tells about itself and the settings default to.
 
 use std::{
+    env,
     io::{self, IsTerminal},
     net::{IpAddr, Ipv4Addr, UdpSocket},
+    path::PathBuf,
 };
 
 /// Facts of the host, read once and handed to the parsing of settings.
@@ -12,6 +14,8 @@ pub struct Host {
     /// The address from which packets to the rest of the world would leave, if there is a way out.
     pub route_address: Option<IpAddr>,
     pub stdout_is_a_terminal: bool,
+    /// The first file that the variable KUBECONFIG names.
+    pub kubeconfig: Option<PathBuf>,
 }
 
 impl Host {
@@ -21,6 +25,8 @@ impl Host {
             route_address: route_address("0.0.0.0:0", "203.0.113.1:9")
                 .or_else(|| route_address("[::]:0", "[2001:db8::1]:9")),
             stdout_is_a_terminal: io::stdout().is_terminal(),
+            kubeconfig: env::var_os("KUBECONFIG")
+                .and_then(|paths| env::split_paths(&paths).find(|path| !path.as_os_str().is_empty())),
         }
     }
 

@@ -3,25 +3,35 @@
 //! Arguments are parsed once, with what the host tells about itself filled in, into one
 //! tree ([`Config`]); nothing behind it looks at arguments again. What cannot be used is a
 //! [`BadSetting`]: which setting, what was read, what would fit. The commands that only
-//! look ([`doctor`], [`version`], [`kubeconfig`]) live here too.
+//! look ([`doctor`], [`version`], [`kubeconfig`]) live here too, and those that ask a cluster as any client would
+//! ([`demo`], [`console`], [`image`]).
 //!
 //! Deliberately absent: anything that runs a node. That is wired in the binary.
 
 pub mod admin_password_file;
 mod args;
 mod bad_setting;
+mod client_config;
+pub mod cluster;
 mod config;
+pub mod console;
+pub mod demo;
 pub mod doctor;
 mod host;
+pub mod image;
+pub mod install;
 pub mod kubeconfig;
 mod node_name;
+mod progress;
 mod secret;
+mod terminal;
 pub mod version;
 
 pub use args::{Args, LogFormat, OutputFormat};
 pub use bad_setting::BadSetting;
 pub use clap_complete::Shell;
-pub use config::{Config, DoctorConfig, KubeconfigConfig, Listen, UpConfig};
+pub use client_config::{ConsoleConfig, DemoConfig, DemoImage, UploadConfig};
+pub use config::{Config, DoctorConfig, DownConfig, InstallConfig, KubeconfigConfig, Listen, UpConfig};
 pub use host::Host;
 pub use secret::Secret;
 

@@ -22,6 +22,7 @@
 pub mod api;
 pub mod reconciling;
 pub mod served;
+pub mod streams;
 pub mod watching;
 pub mod work_queue;
 
@@ -58,9 +59,13 @@ pub fn impersonating(client: &kube::Client, user: &str) -> Result<kube::Client, 
 
 /// A client of the cluster a kubeconfig names.
 pub async fn from_kubeconfig(text: &str) -> Result<kube::Client, kube::Error> {
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|why| kube::Error::Service(why.into()))?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+    kube::Client::try_from(config_of(text).await?)
+}
+
+/// How the cluster that a kubeconfig names is reached, and as whom.
+pub(crate) async fn config_of(kubeconfig: &str) -> Result<Config, kube::Error> {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|why| kube::Error::Service(why.into()))?;
+    Config::from_custom_kubeconfig(kubeconfig, &Default::default())
         .await
-        .map_err(|why| kube::Error::Service(why.into()))?;
-    kube::Client::try_from(config)
+        .map_err(|why| kube::Error::Service(why.into()))
 }

@@ -207,6 +207,7 @@ impl Images {
         id: ImageId,
         stream: S,
         expected_size: Option<u64>,
+        checksum: Option<Checksum>,
     ) -> Result<Image, ImageError>
     where
         S: Stream<Item = Result<Bytes, E>> + Send,
@@ -216,7 +217,7 @@ impl Images {
             arrival::Begun::Already(image) => return Ok(image),
             arrival::Begun::Now(arrival) => arrival,
         };
-        let wanted = arrival::Wanted { size: expected_size, most_bytes: None, checksum: None };
+        let wanted = arrival::Wanted { size: expected_size, most_bytes: None, checksum };
         let ended = arrival.pour(stream, wanted).await;
         arrival.finish(ended)
     }

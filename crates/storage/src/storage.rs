@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures::Stream;
 
 use crate::{
-    AfterStep, DiskError, Image, ImageError, ImageId, ImageState, OpenLayer, SeedId, Source, Step, Volume,
-    VolumeError, VolumeId, directory::Directory, image::Images, seed::Seeds, volume::Volumes,
+    AfterStep, Checksum, DiskError, Image, ImageError, ImageId, ImageState, OpenLayer, SeedId, Source, Step,
+    Volume, VolumeError, VolumeId, directory::Directory, image::Images, seed::Seeds, volume::Volumes,
 };
 
 #[derive(Clone, Debug)]
@@ -108,7 +108,22 @@ impl Storage {
         S: Stream<Item = Result<Bytes, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.images.clone().receive(id.clone(), stream, expected_size).await
+        self.images.clone().receive(id.clone(), stream, expected_size, None).await
+    }
+
+    /// Like [`Storage::receive_image`], and what arrives must have this checksum.
+    pub async fn receive_checked_image<S, E>(
+        &self,
+        id: &ImageId,
+        stream: S,
+        expected_size: Option<u64>,
+        checksum: Checksum,
+    ) -> Result<Image, ImageError>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Send,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.images.clone().receive(id.clone(), stream, expected_size, Some(checksum)).await
     }
 
     pub async fn image(&self, id: &ImageId) -> Result<ImageState, ImageError> {

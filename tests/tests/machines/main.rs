@@ -3,5 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod commands;
 mod life;
 mod steps;

@@ -21,7 +21,7 @@ const MAY_ENTER: &[(&str, &[&str])] = &[
     ("pki", &["world"]),
     ("apiserver", &["planner", "resources", "store", "world"]),
     // In process it hands requests straight to the API server.
-    ("client", &["apiserver"]),
+    ("client", &["apiserver", "world"]),
     ("controllers", &["client", "planner", "resources", "world"]),
     ("agent", &["client", "hypervisor", "network", "pki", "planner", "resources", "storage", "world"]),
     ("cli", &["client", "pki", "resources", "world"]),

@@ -80,6 +80,8 @@ async fn answer(
             let line = Line::of(&mut request, permit);
             shared.answer_machine(&id, ask, line).await
         }
-        Target::Upload { image } => image::upload(shared.images.as_ref(), &image, request).await,
+        Target::Upload { image, checksum } => {
+            image::upload(shared.images.as_ref(), &image, checksum, request).await
+        }
     }
 }

@@ -18,7 +18,7 @@
 //! | `GET screenshot` | a PNG |
 //! | `GET history` | the last hour in numbers, as JSON; also of a machine that does not run any more |
 //!
-//! `PUT /v1/images/{uid}/upload` hands its body to an [`ImageSink`]. A request to be taken over says
+//! `PUT /v1/images/{uid}/upload?checksum=` hands its body to an [`ImageSink`]. A request to be taken over says
 //! `Connection: Upgrade` and `Upgrade: sheaf-stream`; what cannot be reached is told before the 101. A new
 //! question is a variant of [`route::Ask`] and an arm where it is answered.
 //!
@@ -54,7 +54,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use image::{ImageBytes, ImageSink, NoImages};
+pub use image::{Announced, ImageBytes, ImageSink, NoImages, NotTaken, Shelf};
 pub use soft_reboot::SoftReboots;
 
 use crate::{

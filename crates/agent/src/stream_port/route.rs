@@ -13,9 +13,10 @@ pub enum Target {
         id: MachineId,
         ask: Ask,
     },
-    /// The bytes of an image, by the image's uid.
+    /// The bytes of an image, by the image's uid, and what they must add up to.
     Upload {
         image: String,
+        checksum: Option<String>,
     },
 }
 
@@ -71,7 +72,8 @@ pub fn target(method: &Method, path: &str, query: &str) -> Result<Target, Refusa
             if !is_uid(image) {
                 return Err(Refusal::Malformed(format!("{image:?} is not a uid")));
             }
-            Ok(Target::Upload { image: (*image).to_owned() })
+            let checksum = value(query, "checksum").map(str::to_owned);
+            Ok(Target::Upload { image: (*image).to_owned(), checksum })
         }
         _ => Err(nothing_here()),
     }
@@ -185,8 +187,10 @@ mod tests {
             asked(Method::PUT, "freeze?unfreezeTimeoutSeconds=7"),
             Ok(Ask::Freeze { thaw_after: Duration::from_secs(7) })
         );
-        let upload = target(&Method::PUT, &format!("/v1/images/{UID}/upload"), "");
-        assert_eq!(upload, Ok(Target::Upload { image: UID.into() }));
+        for (query, checksum) in [("", None), ("checksum=ab12", Some("ab12".to_owned()))] {
+            let upload = target(&Method::PUT, &format!("/v1/images/{UID}/upload"), query);
+            assert_eq!(upload, Ok(Target::Upload { image: UID.into(), checksum }));
+        }
     }
 
     #[test]

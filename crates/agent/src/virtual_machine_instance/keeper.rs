@@ -286,9 +286,8 @@ impl Keeper {
 
     /// Steps that need nothing but what is here.
     async fn act(&mut self, planned: Planned, looked: &Looked) -> Result<(), Trouble> {
-        let failed = |source: QmpError| {
-            Trouble::from(HypervisorError::Monitor { machine: self.id.clone(), source })
-        };
+        let failed =
+            |source: QmpError| Trouble::from(HypervisorError::Monitor { machine: self.id.clone(), source });
         let monitor = self.line.as_ref().map(|line| &line.monitor);
         match (planned, monitor) {
             (Planned::Pause, Some(monitor)) => monitor.pause().await.map_err(failed)?,

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use http::Method;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use sheaf_agent::stream_port::{ImageBytes, ImageSink, NoImages};
+use sheaf_agent::stream_port::{Announced, ImageBytes, ImageSink, NoImages, NotTaken};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -122,19 +122,19 @@ async fn a_screen_is_preserved_when_asked_for_and_taken_over_otherwise() {
 }
 
 #[derive(Default)]
-struct Shelf(Mutex<Vec<(String, usize, Option<u64>)>>);
+struct Shelf(Mutex<Vec<(String, usize, Announced)>>);
 
 #[async_trait]
 impl ImageSink for Shelf {
-    async fn receive(&self, image: &str, mut bytes: ImageBytes, size: Option<u64>) -> Result<(), String> {
+    async fn receive(&self, image: &str, mut bytes: ImageBytes, said: Announced) -> Result<(), NotTaken> {
         let mut received = 0;
         while let Some(piece) = bytes.next().await {
-            received += piece.map_err(|why| why.to_string())?.len();
+            received += piece.map_err(|why| NotTaken::Failed(why.to_string()))?.len();
         }
         if received > 1 << 20 {
-            return Err("there is no room for so much".into());
+            return Err(NotTaken::Failed("there is no room for so much".into()));
         }
-        self.0.lock().push((image.to_owned(), received, size));
+        self.0.lock().push((image.to_owned(), received, said));
         Ok(())
     }
 }
@@ -145,9 +145,11 @@ async fn an_upload_reaches_the_sink_and_its_refusal_the_sender() {
     let house = House::new(shelf.clone()).await;
     let api_server = house.certificates.agent_client_config();
     let path = format!("/v1/images/{UID}/upload");
-    let taken = house.ask_as(api_server.clone(), Method::PUT, &path, vec![1; 300_000]).await;
+    let checked = format!("{path}?checksum=ab12");
+    let taken = house.ask_as(api_server.clone(), Method::PUT, &checked, vec![1; 300_000]).await;
     assert_eq!(taken.status(), 200);
-    assert_eq!(*shelf.0.lock(), [(UID.to_owned(), 300_000, Some(300_000))]);
+    let said = Announced { size: Some(300_000), checksum: Some("ab12".into()) };
+    assert_eq!(*shelf.0.lock(), [(UID.to_owned(), 300_000, said)]);
     let refused = house.ask_as(api_server, Method::PUT, &path, vec![1; 2 << 20]).await;
     assert_eq!(refused.status(), 500);
     assert_eq!(text(refused).await, "there is no room for so much");

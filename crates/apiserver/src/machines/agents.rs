@@ -30,7 +30,7 @@ use super::{VMI, instance::Place};
 use crate::{
     ApiServer,
     cache::{Resource, place},
-    status::{ApiError, success},
+    status::{ApiError, Named, success},
 };
 
 /// How the agent is asked to hand its connection over.
@@ -104,12 +104,13 @@ impl ApiServer {
             let content_type = parts.headers.get(header::CONTENT_TYPE);
             let content_type = content_type.and_then(|text| text.to_str().ok()).map(str::to_owned);
             if !parts.status.is_success() {
-                return Err(refused(at, parts.status, body).await);
+                return Err(refused(&at.node, (VMI, &at.name), parts.status, body).await);
             }
-            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|why| broken(at, &*why))?;
+            let body =
+                Limited::new(body, MAX_ANSWER).collect().await.map_err(|why| broken(&at.node, &*why))?;
             Ok(Answer { content_type, body: body.to_bytes() })
         };
-        timeout(ANSWER_PATIENCE, asking).await.unwrap_or_else(|_| Err(silent(at)))
+        timeout(ANSWER_PATIENCE, asking).await.unwrap_or_else(|_| Err(silent(&at.node)))
     }
 
     /// A stream from the agent of an instance's node.
@@ -122,12 +123,12 @@ impl ApiServer {
             let response = self.request(at, Method::GET, what, true).await?;
             if response.status() != success::HANDED_OVER {
                 let code = response.status();
-                return Err(refused(at, code, response.into_body()).await);
+                return Err(refused(&at.node, (VMI, &at.name), code, response.into_body()).await);
             }
-            let stream = hyper::upgrade::on(response).await.map_err(|why| broken(at, &why))?;
+            let stream = hyper::upgrade::on(response).await.map_err(|why| broken(&at.node, &why))?;
             Ok(TokioIo::new(stream))
         };
-        timeout(ANSWER_PATIENCE, opening).await.unwrap_or_else(|_| Err(silent(at)))
+        timeout(ANSWER_PATIENCE, opening).await.unwrap_or_else(|_| Err(silent(&at.node)))
     }
 
     async fn request(
@@ -137,20 +138,7 @@ impl ApiServer {
         what: &str,
         stream: bool,
     ) -> Result<http::Response<Incoming>, ApiError> {
-        let address = self.address_of_agent(&at.node)?;
-        let dialled = timeout(DIAL_PATIENCE, self.nodes.agents.dial(&at.node, address)).await;
-        let connection = match dialled {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(why)) => return Err(broken(at, &why)),
-            Err(_) => return Err(silent(at)),
-        };
-        let (mut sender, driver) =
-            http1::handshake(TokioIo::new(connection)).await.map_err(|why| broken(at, &why))?;
-        tokio::spawn(async move {
-            if let Err(why) = driver.with_upgrades().await {
-                tracing::debug!(%why, "a connection to an agent ended early");
-            }
-        });
+        let mut sender = self.connect_agent(&at.node).await?;
         let mut request = Request::builder()
             .method(method)
             .uri(format!("/v1/machines/{}/{what}", at.uid))
@@ -159,7 +147,30 @@ impl ApiServer {
             request = request.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, UPGRADE);
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(ApiError::internal)?;
-        sender.send_request(request).await.map_err(|why| broken(at, &why))
+        sender.send_request(request).await.map_err(|why| broken(&at.node, &why))
+    }
+
+    /// A connection to the agent of `node`, for one request.
+    pub(crate) async fn connect_agent<B>(&self, node: &str) -> Result<http1::SendRequest<B>, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let address = self.address_of_agent(node)?;
+        let dialled = timeout(DIAL_PATIENCE, self.nodes.agents.dial(node, address)).await;
+        let connection = match dialled {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(why)) => return Err(broken(node, &why)),
+            Err(_) => return Err(silent(node)),
+        };
+        let (sender, driver) =
+            http1::handshake(TokioIo::new(connection)).await.map_err(|why| broken(node, &why))?;
+        tokio::spawn(async move {
+            if let Err(why) = driver.with_upgrades().await {
+                tracing::debug!(%why, "a connection to an agent ended early");
+            }
+        });
+        Ok(sender)
     }
 
     /// Where a node's agent listens, as its Node object says.
@@ -179,18 +190,24 @@ impl ApiServer {
     }
 }
 
-async fn refused(at: &Place, code: StatusCode, body: Incoming) -> ApiError {
+/// What the agent of `node` said against a request about one object.
+pub(crate) async fn refused(
+    node: &str,
+    (what, name): (Named<'_>, &str),
+    code: StatusCode,
+    body: Incoming,
+) -> ApiError {
     let sentence = match Limited::new(body, MAX_SENTENCE).collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-        Err(_) => format!("the agent of node {} refused", at.node),
+        Err(_) => format!("the agent of node {node} refused"),
     };
-    ApiError::from_agent(code, VMI, &at.name, &sentence)
+    ApiError::from_agent(code, what, name, &sentence)
 }
 
-fn broken(at: &Place, why: &dyn std::fmt::Display) -> ApiError {
-    ApiError::internal(format!("the agent of node {} cannot be asked: {why}", at.node))
+pub(crate) fn broken(node: &str, why: &dyn std::fmt::Display) -> ApiError {
+    ApiError::internal(format!("the agent of node {node} cannot be asked: {why}"))
 }
 
-fn silent(at: &Place) -> ApiError {
-    ApiError::internal(format!("the agent of node {} does not answer", at.node))
+pub(crate) fn silent(node: &str) -> ApiError {
+    ApiError::internal(format!("the agent of node {node} does not answer"))
 }

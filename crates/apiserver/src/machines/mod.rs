@@ -18,7 +18,7 @@ mod screen;
 mod streams;
 mod websocket;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use sheaf_resources::kinds::{
     virtual_machine::VirtualMachine, virtual_machine_instance::VirtualMachineInstance,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::{
     agents::DialAgent,
@@ -67,6 +67,16 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub fn new(agents: Arc<dyn DialAgent>) -> Self {
         Nodes { agents, streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+    }
+
+    /// Held for as long as a stream is open.
+    pub fn room_for_a_stream(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            ApiError::too_many_requests(
+                "too many streams are open, please try again later",
+                Duration::from_secs(5),
+            )
+        })
     }
 }
 

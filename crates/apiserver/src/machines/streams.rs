@@ -59,12 +59,7 @@ impl ApiServer {
         let Some(upgrade) = call.parts.extensions.remove::<OnUpgrade>() else {
             return Err(ApiError::bad_request("a WebSocket needs a connection of its own, over HTTP/1.1"));
         };
-        let Ok(permit) = self.nodes.streams.clone().try_acquire_owned() else {
-            return Err(ApiError::too_many_requests(
-                "too many streams are open, please try again later",
-                std::time::Duration::from_secs(5),
-            ));
-        };
+        let permit = self.nodes.room_for_a_stream()?;
         let agent = self.stream_from_agent(&Place::of(instance)?, &what).await?;
 
         let stopping = self.stopping.subscribe();

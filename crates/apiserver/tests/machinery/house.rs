@@ -121,7 +121,7 @@ impl House {
         House { server, store, user }
     }
 
-    fn peer(&self) -> Peer {
+    pub fn peer(&self) -> Peer {
         Peer { identity: Some(Arc::new(self.user.clone())), ..Peer::default() }
     }
 

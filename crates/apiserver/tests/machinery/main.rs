@@ -15,5 +15,6 @@ mod node_identity;
 mod node_machines;
 mod sealing;
 mod two_servers;
+mod uploading;
 mod watching;
 mod writing;

@@ -1,0 +1,165 @@
+//! Settings of the commands that ask a cluster: which cluster, and what for.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    BadSetting, Host,
+    args::{ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, UploadArgs},
+};
+
+const LONGEST: usize = 63;
+/// What a node calls the kubeconfig of its administrator.
+const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DemoConfig {
+    /// Of whom to be; absolute.
+    pub kubeconfig: PathBuf,
+    pub image: DemoImage,
+    pub name: String,
+    pub namespace: String,
+}
+
+/// What the demo's machine boots from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DemoImage {
+    /// Made here.
+    Debian,
+    File(PathBuf),
+    Url(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsoleConfig {
+    pub kubeconfig: PathBuf,
+    pub name: String,
+    pub namespace: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadConfig {
+    pub kubeconfig: PathBuf,
+    pub file: PathBuf,
+    pub name: String,
+    pub namespace: String,
+}
+
+pub fn demo(args: DemoArgs, host: &Host) -> Result<DemoConfig, BadSetting> {
+    let image = match args.image {
+        None => DemoImage::Debian,
+        Some(url) if url.starts_with("http://") || url.starts_with("https://") => DemoImage::Url(url),
+        Some(file) => DemoImage::File(file.into()),
+    };
+    Ok(DemoConfig {
+        kubeconfig: kubeconfig(args.cluster, host)?,
+        image,
+        name: name("--name", args.name)?,
+        namespace: name("--namespace", args.namespace)?,
+    })
+}
+
+pub fn console(args: ConsoleArgs, host: &Host) -> Result<ConsoleConfig, BadSetting> {
+    Ok(ConsoleConfig {
+        kubeconfig: kubeconfig(args.cluster, host)?,
+        name: name("NAME", args.name)?,
+        namespace: name("--namespace", args.namespace)?,
+    })
+}
+
+pub fn upload(args: UploadArgs, host: &Host) -> Result<UploadConfig, BadSetting> {
+    Ok(UploadConfig {
+        kubeconfig: kubeconfig(args.cluster, host)?,
+        file: args.file,
+        name: name("--name", args.name)?,
+        namespace: name("--namespace", args.namespace)?,
+    })
+}
+
+/// What was typed, before what the environment says, before what is usual.
+fn kubeconfig(args: ClusterArgs, host: &Host) -> Result<PathBuf, BadSetting> {
+    let (setting, path) = match (args.kubeconfig, args.data_dir, &host.kubeconfig) {
+        (Some(file), _, _) => ("--kubeconfig", file),
+        (None, Some(directory), _) => ("--data-dir", directory.join(ADMIN_KUBECONFIG)),
+        (None, None, Some(file)) => ("KUBECONFIG", file.clone()),
+        (None, None, None) => ("--data-dir", Path::new(DEFAULT_DATA_DIR).join(ADMIN_KUBECONFIG)),
+    };
+    std::path::absolute(&path)
+        .map_err(|why| BadSetting::new(setting, path.display(), why.to_string(), "the path of a kubeconfig"))
+}
+
+/// The names of machines, images and namespaces become parts of host names.
+fn name(setting: &'static str, name: String) -> Result<String, BadSetting> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let problem = match &name {
+        name if name.is_empty() => "it is empty",
+        name if name.len() > LONGEST => "it is too long",
+        name if !name.chars().all(|c| plain(c) || c == '-') => "there are other characters in it than fit",
+        name if !name.starts_with(plain) || !name.ends_with(plain) => "it begins or ends with `-`",
+        _ => return Ok(name),
+    };
+    let fits = "at most 63 lower-case letters, digits and `-`, such as `demo` or `web-1`";
+    Err(BadSetting::new(setting, name, problem, fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::{Args, Config};
+
+    fn parse(environment: Option<&str>, words: &[&str]) -> Result<Config, BadSetting> {
+        let host = Host {
+            hostname: "n1".into(),
+            route_address: None,
+            stdout_is_a_terminal: false,
+            kubeconfig: environment.map(PathBuf::from),
+        };
+        Config::new(Args::try_parse_from(["sheaf"].iter().chain(words)).unwrap(), &host)
+    }
+
+    fn console(environment: Option<&str>, more: &[&str]) -> ConsoleConfig {
+        match parse(environment, &[&["vm", "console", "web"], more].concat()).unwrap() {
+            Config::Console(config) => config,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_typed_outranks_the_environment_and_that_what_is_usual() {
+        let found = |environment, more: &[&str]| console(environment, more).kubeconfig.display().to_string();
+        assert_eq!(found(None, &[]), "/var/lib/sheaf/admin.kubeconfig");
+        assert_eq!(found(Some("/home/a/config"), &[]), "/home/a/config");
+        assert_eq!(found(Some("/home/a/config"), &["--data-dir", "/data"]), "/data/admin.kubeconfig");
+        assert_eq!(found(Some("/home/a/config"), &["--kubeconfig", "/other"]), "/other");
+        let both = ["sheaf", "vm", "console", "web", "--kubeconfig", "a", "--data-dir", "b"];
+        Args::try_parse_from(both).unwrap_err();
+    }
+
+    #[test]
+    fn a_machine_is_in_the_default_namespace_unless_told() {
+        assert_eq!(console(None, &[]).namespace, "default");
+        assert_eq!(console(None, &["-n", "team-a"]).namespace, "team-a");
+    }
+
+    #[test]
+    fn the_demo_boots_debian_a_file_or_a_url() {
+        let image = |words: &[&str]| match parse(None, &[&["demo"], words].concat()).unwrap() {
+            Config::Demo(config) => (config.name, config.image),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(image(&[]), ("demo".into(), DemoImage::Debian));
+        let file = DemoImage::File("guest.qcow2".into());
+        assert_eq!(image(&["--image", "guest.qcow2", "--name", "a"]), ("a".into(), file));
+        let url = "https://example.com/guest.qcow2";
+        assert_eq!(image(&["--image", url]).1, DemoImage::Url(url.into()));
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused_before_anybody_is_asked() {
+        for name in ["", "Demo", "a.b", "-a", "a-", "a/b", &"a".repeat(64)] {
+            let why = parse(None, &["image", "upload", "file", "--name", name]).unwrap_err();
+            assert_eq!((why.setting, why.read.as_str()), ("--name", name));
+        }
+    }
+}
