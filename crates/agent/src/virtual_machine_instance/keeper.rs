@@ -159,9 +159,19 @@ impl Keeper {
     }
 
     /// The object of this machine; none if there is none any more, or if it is not ours.
-    async fn read(&self) -> Result<Option<VirtualMachineInstance>, TurnError> {
+    async fn read(&mut self) -> Result<Option<VirtualMachineInstance>, TurnError> {
         if self.name.is_empty() {
-            return Ok(None);
+            // Its note could not be read; an object of this uid would say whose it is.
+            let all: Api<VirtualMachineInstance> = Api::all(self.hands.client.clone());
+            let bound_here = all.list(&self.bound_here()).await?;
+            let mut of_this_uid = bound_here
+                .items
+                .into_iter()
+                .filter(|instance| instance.metadata.uid.as_deref() == Some(self.id.as_str()));
+            let Some(instance) = of_this_uid.next() else { return Ok(None) };
+            self.namespace = instance.metadata.namespace.clone().unwrap_or_default();
+            self.name = instance.metadata.name.clone().unwrap_or_default();
+            return Ok(Some(instance));
         }
         let instances = self.instances();
         let ours = |instance: &VirtualMachineInstance| {
@@ -172,12 +182,14 @@ impl Keeper {
             Ok(instance) => Ok(instance.filter(ours)),
             // One of the same name that is another node's, or nobody's yet, is not ours to read.
             Err(kube::Error::Api(status)) if status.code == 403 => {
-                let bound_here =
-                    ListParams::default().fields(&format!("status.nodeName={}", self.hands.node));
-                Ok(instances.list(&bound_here).await?.items.into_iter().find(ours))
+                Ok(instances.list(&self.bound_here()).await?.items.into_iter().find(ours))
             }
             Err(why) => Err(why.into()),
         }
+    }
+
+    fn bound_here(&self) -> ListParams {
+        ListParams::default().fields(&format!("status.nodeName={}", self.hands.node))
     }
 
     fn instances(&self) -> Api<VirtualMachineInstance> {
