@@ -14,7 +14,7 @@ use sheaf_client::{
     reconciling::{Next, ReconcileError, Reconciler},
     watching::Watched,
 };
-use sheaf_resources::kinds::persistent_volume::DATA_FINALIZER;
+use sheaf_resources::kinds::persistent_volume::{DATA_FINALIZER, PROTECTION_FINALIZER};
 use sheaf_storage::{Storage, VolumeError, VolumeId};
 
 use crate::{
@@ -53,7 +53,10 @@ impl Reconciler for VolumeRemover {
         let Some(volume) = found(volumes.get(name).await)? else { return Ok(Next::rest()) };
         let going = volume.metadata.deletion_timestamp.is_some();
         let finalizers = volume.metadata.finalizers.clone().unwrap_or_default();
-        if !going || !is_on(&volume, &self.node) || !finalizers.iter().any(|one| one == DATA_FINALIZER) {
+        let has = |finalizer: &str| finalizers.iter().any(|one| one == finalizer);
+        // While a claim holds it, its bytes are somebody's, whoever deleted the object.
+        let is_held = has(PROTECTION_FINALIZER);
+        if !going || is_held || !is_on(&volume, &self.node) || !has(DATA_FINALIZER) {
             return Ok(Next::rest());
         }
         let handle = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).map(|csi| &csi.volume_handle);

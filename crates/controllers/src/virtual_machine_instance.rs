@@ -143,6 +143,12 @@ impl Reconciler for Placing {
     }
 }
 
+/// Whether a volume is this very claim's: a name alone proves nothing.
+fn is_of(volume: &Object<PersistentVolume>, claim: &Object<PersistentVolumeClaim>) -> bool {
+    let holder = volume.typed.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    holder.and_then(|holder| holder.uid.as_deref()) == Some(claim.uid())
+}
+
 impl Placing {
     /// Where the instance can go, and its volumes.
     async fn find_node(
@@ -167,7 +173,7 @@ impl Placing {
             let phase = claim.typed.status.as_ref().and_then(|status| status.phase.as_deref());
             let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
             match object::find::<PersistentVolume>(&client, "", volume.unwrap_or_default()).await? {
-                Some(volume) if phase == Some("Bound") => volumes.push(volume),
+                Some(volume) if phase == Some("Bound") && is_of(&volume, &claim) => volumes.push(volume),
                 _ => ready = false,
             }
         }

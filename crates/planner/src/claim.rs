@@ -186,7 +186,11 @@ pub fn next_step(seen: &Seen) -> Step {
         (true, Some(volume)) => growth(seen, volume),
         (false, Some(volume)) if !volume.bound => Step::BindVolume,
         (false, Some(_)) if seen.volume_name.is_empty() => Step::NameVolume { name: volume_name(&seen.uid) },
-        (false, Some(volume)) => Step::BindClaim { bytes: volume.capacity_bytes },
+        (false, Some(volume)) if seen.volume_name == volume_name(&seen.uid) => {
+            Step::BindClaim { bytes: volume.capacity_bytes }
+        }
+        // There is a volume for it, and it was made to name another's.
+        (false, Some(_)) => Step::Wait(Reason::VolumeLost),
         // It names a volume that is not its own; making another would be none of its choosing.
         (false, None) if !seen.volume_name.is_empty() && seen.volume_name != volume_name(&seen.uid) => {
             Step::Wait(Reason::VolumeLost)
@@ -375,6 +379,10 @@ mod tests {
         let (mut seen, _) = at_rest(pending());
         seen.volume = Some(Volume { claim_uid: "other".into(), bound: true, capacity_bytes: GIB });
         assert_eq!(next_step(&seen), Step::Wait(Reason::VolumeLost));
+        let mut stolen = pending();
+        stolen.volume = Some(Volume { claim_uid: stolen.uid.clone(), bound: true, capacity_bytes: GIB });
+        stolen.volume_name = "pvc-other".into();
+        assert_eq!(next_step(&stolen), Step::Wait(Reason::VolumeLost));
         let named = Seen { volume_name: "elsewhere".into(), ..pending() };
         assert_eq!(next_step(&named), Step::Wait(Reason::VolumeLost));
     }

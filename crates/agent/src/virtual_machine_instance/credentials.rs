@@ -9,6 +9,7 @@ use sheaf_resources::kinds::virtual_machine_instance::VirtualMachineInstance;
 
 use super::{
     Hands,
+    guest::short,
     preparation::{Trouble, with_causes},
     seed::{Secrets, lines_of},
 };
@@ -80,8 +81,9 @@ impl Hands {
         let wanted = Credentials::of(instance, &secrets);
         for (user, keys) in &wanted.keys {
             if before.keys.get(user) != Some(keys) {
+                // What a guest says of it is shown, and shortened: it may be anything.
                 agent.add_ssh_keys(user, keys, true).await.map_err(|why| {
-                    format!("the keys of {user} could not be brought in: {}", with_causes(&why))
+                    format!("the keys of {user} could not be brought in: {}", short(with_causes(&why)))
                 })?;
             }
         }

@@ -1,12 +1,14 @@
 //! What the guest itself says, through its agent. Said by a guest: shown, never trusted.
 
+use std::net::IpAddr;
+
 use sheaf_hypervisor::{GuestAgent, GuestAgentError, guest_agent};
 use sheaf_resources::kinds::virtual_machine_instance::status::GuestOsInfo;
 
 /// More than this many interfaces or addresses are not shown: a guest may invent any number.
 const MOST: usize = 64;
 /// Nor longer texts than this.
-const LONGEST: usize = 256;
+const LONGEST: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GuestFacts {
@@ -42,7 +44,10 @@ impl GuestFacts {
 fn interface(said: guest_agent::Interface) -> Option<GuestInterface> {
     // The loopback has no hardware address, or one of zeros.
     let mac = said.hardware_address.filter(|mac| mac.bytes().any(|byte| !b"0:".contains(&byte)))?;
-    let addresses = said.ip_addresses.into_iter().take(MOST).map(|address| short(address.ip_address));
+    // What is no address is not passed on: it would be text of any length and content.
+    let addresses = said.ip_addresses.into_iter().take(MOST);
+    let addresses =
+        addresses.filter_map(|said| said.ip_address.parse::<IpAddr>().ok()).map(|it| it.to_string());
     Some(GuestInterface {
         name: short(said.name),
         mac: short(mac.to_lowercase()),
@@ -64,7 +69,7 @@ fn os_info(said: guest_agent::OsInfo) -> GuestOsInfo {
     }
 }
 
-fn short(text: String) -> String {
+pub(super) fn short(text: String) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => text[..end].to_owned(),
         None => text,

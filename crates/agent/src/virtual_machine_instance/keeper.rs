@@ -198,7 +198,7 @@ impl Keeper {
 
     async fn serve(&mut self, instance: &VirtualMachineInstance, looked: Looked) -> Result<Next, TurnError> {
         let before = instance.status.phase;
-        let seen = looked.seen.after(before);
+        let seen = self.in_the_light_of(instance, &looked, looked.seen.after(before));
         let mut phase = phase_of(before, looked.seen, instance.spec.domain.acpi_is_on());
         let planned = next_step(seen, wanted(instance, DEFAULT_GRACE));
         if planned == Planned::ReportFinished && !phase.is_final() {
@@ -215,8 +215,16 @@ impl Keeper {
         if phase == Phase::Failed && !looked.last_words.is_empty() {
             self.trouble = Some(format!("QEMU ended: {}", looked.last_words));
         }
-        if self.report(instance, &looked, seen, phase).await? && phase != before {
-            return Ok(Next::Now);
+        match self.report(instance, &looked, seen, phase).await {
+            Ok(true) if phase != before => return Ok(Next::Now),
+            Ok(_) => {}
+            // A status that cannot be written must not keep a machine from being stopped.
+            Err(TurnError::Api(why))
+                if is_going(instance) && !api::is_conflict(&why) && !phase.is_final() =>
+            {
+                tracing::warn!(machine = %self.id, %why, "its status cannot be written; it is stopped all the same");
+            }
+            Err(why) => return Err(why),
         }
         match planned {
             Planned::Rest if seen == Seen::Absent && phase.is_final() => {
@@ -230,6 +238,18 @@ impl Keeper {
             }
             planned => self.take(planned, instance, &looked).await,
         }
+    }
+
+    /// What was seen of a machine that is to go and cannot be talked to: one that ran and whose monitor is stuck, or whose
+    /// disk fails whenever it is let go on. Nobody can press its button, and it has its grace all the same.
+    fn in_the_light_of(&self, instance: &VirtualMachineInstance, looked: &Looked, seen: Seen) -> Seen {
+        let ran = instance.status.phase == Phase::Running;
+        let Some(since) = instance.metadata.deletion_timestamp.as_ref() else { return seen };
+        if !(ran && (looked.silent || looked.disk_failed)) {
+            return seen;
+        }
+        let since = u64::try_from(since.0.as_second()).unwrap_or(0);
+        Seen::Stopping { pressed_for: self.hands.since(since) }
     }
 
     /// Takes a step, and says how it went.
@@ -457,6 +477,7 @@ impl Keeper {
             addresses: &addresses,
             guest: self.guest.facts.as_ref(),
             claims: &self.claims,
+            disk_failed: looked.disk_failed,
             trouble,
             credentials: self
                 .guest
@@ -511,6 +532,10 @@ impl Keeper {
             written => written.map(drop),
         }
     }
+}
+
+fn is_going(instance: &VirtualMachineInstance) -> bool {
+    instance.metadata.deletion_timestamp.is_some()
 }
 
 /// Until something is heard on the line; false if it is closed. Never, without one.

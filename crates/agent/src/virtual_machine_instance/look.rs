@@ -34,6 +34,8 @@ pub struct Looked {
     pub note: Option<Note>,
     /// A disk failed, and the guest was stopped before it noticed.
     pub disk_failed: bool,
+    /// Its process is there and its monitor does not answer.
+    pub silent: bool,
     /// What QEMU said last, of one that is gone.
     pub last_words: String,
 }
@@ -62,6 +64,7 @@ impl Hands {
             machine: found.machine,
             note,
             disk_failed: false,
+            silent: false,
             last_words: String::new(),
         };
         looked.seen = match found.state {
@@ -99,8 +102,11 @@ impl Hands {
                         _ => Seen::Running { paused },
                     }
                 }
-                // It is there and does not answer: about to, or about to end.
-                None => Seen::Launching,
+                // It is there and does not answer: about to, about to end, or stuck.
+                None => {
+                    looked.silent = true;
+                    Seen::Launching
+                }
             },
         };
         Ok(looked)
@@ -132,7 +138,7 @@ impl Hands {
         }
     }
 
-    fn since(&self, at: u64) -> Duration {
+    pub(super) fn since(&self, at: u64) -> Duration {
         self.world.clock.since_epoch().saturating_sub(Duration::from_secs(at))
     }
 }

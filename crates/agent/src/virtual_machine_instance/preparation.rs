@@ -397,7 +397,15 @@ async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Clai
         return Err(Trouble::Waiting(format!("waiting for the volume {volume_name} of claim {name}")));
     };
     let odd = |why: &str| Trouble::Odd { what: format!("volume {volume_name}"), why: why.to_owned() };
+    // It would be made anew, empty, under the name of what is about to go.
+    if volume.metadata.deletion_timestamp.is_some() {
+        return Err(odd("it is being deleted"));
+    }
     let spec = volume.spec.unwrap_or_default();
+    let holder = spec.claim_ref.as_ref().and_then(|holder| holder.uid.as_ref());
+    if holder.is_none() || holder != claim.metadata.uid.as_ref() {
+        return Err(odd(&format!("it is not the volume of claim {name}")));
+    }
     let csi = spec.csi.ok_or_else(|| odd("it is none of Sheaf's"))?;
     let id = csi.volume_handle.strip_prefix("pvc-").unwrap_or(&csi.volume_handle);
     let id: VolumeId = id.parse().map_err(|_| odd("its handle names no volume"))?;

@@ -36,6 +36,8 @@ pub struct Observed<'a> {
     pub guest: Option<&'a GuestFacts>,
     /// The claims behind the volumes, by volume.
     pub claims: &'a BTreeMap<String, ClaimInfo>,
+    /// A disk failed, and the guest was stopped because of it.
+    pub disk_failed: bool,
     /// What stands in the way, in words for its owner.
     pub trouble: Option<&'a str>,
     /// Whether the credentials for the guest's agent are in the guest; none without any.
@@ -96,13 +98,14 @@ fn conditions(
             _ => ("False", "GuestNotRunning", "Guest VM is not reported as running"),
         }),
     );
+    let paused = matches!(observed.seen, Seen::Running { paused: true });
     say(
         "Paused",
-        matches!(observed.seen, Seen::Running { paused: true }).then_some((
-            "True",
-            "PausedByUser",
-            "VMI was paused by user",
-        )),
+        match (observed.disk_failed, paused) {
+            (true, _) => Some(("True", "PausedIOError", "VMI was paused, IO error")),
+            (false, true) => Some(("True", "PausedByUser", "VMI was paused by user")),
+            (false, false) => None,
+        },
     );
     say("AgentConnected", observed.guest.map(|_| ("True", "", "")));
     say("Synchronized", observed.trouble.map(|why| ("False", "Synchronizing with the Domain failed.", why)));

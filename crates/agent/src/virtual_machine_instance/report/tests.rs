@@ -45,6 +45,7 @@ fn report(
         addresses: &addresses,
         guest,
         claims: &claims,
+        disk_failed: false,
         trouble,
         credentials: None,
     };
