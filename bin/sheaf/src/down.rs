@@ -76,7 +76,7 @@ pub fn down(config: &DownConfig) -> Result<ExitCode, Failure> {
 }
 
 /// Every machine of the host that has a process.
-fn running(hypervisor: &Hypervisor) -> Result<Vec<MachineId>, HypervisorError> {
+pub fn running(hypervisor: &Hypervisor) -> Result<Vec<MachineId>, HypervisorError> {
     let found = hypervisor.found()?.into_iter();
     let lives = |state: &State| matches!(state, State::Running { .. } | State::Launching);
     Ok(found.filter(|machine| lives(&machine.state)).map(|machine| machine.id).collect())

@@ -217,11 +217,17 @@ async fn wait_until_it_can_be_entered(
         let seen = match how_it_stands(&machine, instance.as_ref()) {
             Stands::Up { address } => match ssh_answers(&cluster.streams, namespace, name, world).await {
                 Ok(()) => return Ok(address),
-                Err(why) => format!("it has the address {address}; waiting for SSH ({why})"),
+                Err(why) => {
+                    progress
+                        .say(&format!("{name}: it boots, and has the address {address}; waiting for SSH"));
+                    format!("SSH does not answer at {address} ({why})")
+                }
             },
-            Stands::NotYet(seen) => seen,
+            Stands::NotYet(seen) => {
+                progress.say(&format!("{name}: {seen}"));
+                seen
+            }
         };
-        progress.say(&format!("{name}: {seen}"));
         if Instant::now() >= patience {
             return Err(DemoError::TooSlow { name: name.clone(), seen });
         }
@@ -251,8 +257,10 @@ fn how_it_stands(machine: &VirtualMachine, instance: Option<&VirtualMachineInsta
         Phase::Running => Stands::Up { address },
         phase => {
             let mut text = phase.as_str().to_owned();
+            // The others say in other words that it does not run yet.
             let trouble = instance.status.conditions.iter().find(|one| {
-                one.status == "False" && !one.message.is_empty() && one.condition_type != "LiveMigratable"
+                let tells = ["Synchronized", "PodScheduled"].contains(&one.condition_type.as_str());
+                tells && one.status == "False" && !one.message.is_empty()
             });
             if let Some(trouble) = trouble {
                 // Writing to a String cannot fail.
