@@ -299,8 +299,8 @@ fn is_this_host(streams: &Streams) -> bool {
 }
 
 impl Shown {
-    /// What to type next.
-    pub fn as_text(&self) -> String {
+    /// What to type next; `program` is what this one was called by.
+    pub fn as_text(&self, program: &str) -> String {
         let Shown { namespace, name, address, key, kubeconfig, here } = self;
         let (key, kubeconfig) = (key.display(), kubeconfig.display());
         let flags = if namespace == "default" { String::new() } else { format!(" -n {namespace}") };
@@ -312,7 +312,7 @@ impl Shown {
         };
         format!(
             "\nThe virtual machine {namespace}/{name} runs at {address}.\n\n  \
-               its console   sheaf vm console {name}{flags} --kubeconfig {kubeconfig}\n  \
+               its console   {program} vm console {name}{flags} --kubeconfig {kubeconfig}\n  \
                SSH           ssh -i {key} -o StrictHostKeyChecking=accept-new{way} {USER}@{address}\n  \
                more          kubectl --kubeconfig {kubeconfig} -n {namespace} get vm,vmi\n",
         )
@@ -362,12 +362,12 @@ mod tests {
         let wanted = "
 The virtual machine default/demo runs at 10.52.0.2.
 
-  its console   sheaf vm console demo --kubeconfig /data/admin.kubeconfig
+  its console   target/release/sheaf vm console demo --kubeconfig /data/admin.kubeconfig
   SSH           ssh -i /data/demo_ed25519 -o StrictHostKeyChecking=accept-new demo@10.52.0.2
   more          kubectl --kubeconfig /data/admin.kubeconfig -n default get vm,vmi
 ";
-        assert_eq!(shown.as_text(), wanted);
-        let far = Shown { here: false, namespace: "team".into(), ..shown }.as_text();
+        assert_eq!(shown.as_text("target/release/sheaf"), wanted);
+        let far = Shown { here: false, namespace: "team".into(), ..shown }.as_text("sheaf");
         assert!(far.contains("console demo -n team"), "{far}");
         assert!(
             far.contains("ProxyCommand='virtctl --kubeconfig /data/admin.kubeconfig port-forward"),
