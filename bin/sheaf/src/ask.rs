@@ -1,6 +1,6 @@
 //! The commands that ask a running node, over its API like any other client.
 
-use std::{path::Path, process::ExitCode};
+use std::{env, path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
 use sheaf_cli::{ConsoleConfig, DemoConfig, UploadConfig, console, demo, image};
@@ -30,7 +30,8 @@ pub fn rotate_key(data_dir: &Path) -> Result<ExitCode, Failure> {
 /// A machine to look at, and what to type next on standard output.
 pub fn demo(config: &DemoConfig) -> Result<ExitCode, Failure> {
     let shown = runtime()?.block_on(demo::run(config, &World::real()))?;
-    look::print(&shown.as_text())
+    let program = env::args_os().next().unwrap_or_else(|| "sheaf".into());
+    look::print(&shown.as_text(&program.to_string_lossy()))
 }
 
 pub fn console(config: &ConsoleConfig) -> Result<ExitCode, Failure> {

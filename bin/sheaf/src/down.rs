@@ -76,7 +76,7 @@ pub fn down(config: &DownConfig) -> Result<ExitCode, Failure> {
 }
 
 /// Every machine of the host that has a process.
-fn running(hypervisor: &Hypervisor) -> Result<Vec<MachineId>, HypervisorError> {
+pub fn running(hypervisor: &Hypervisor) -> Result<Vec<MachineId>, HypervisorError> {
     let found = hypervisor.found()?.into_iter();
     let lives = |state: &State| matches!(state, State::Running { .. } | State::Launching);
     Ok(found.filter(|machine| lives(&machine.state)).map(|machine| machine.id).collect())
@@ -201,10 +201,10 @@ fn running_on(running: usize, data_dir: &Path) -> String {
     match running {
         0 => "No virtual machine of it runs.\n".into(),
         running => {
-            let runs = if running == 1 { "runs" } else { "run" };
+            let (runs, them) = if running == 1 { ("runs", "it") } else { ("run", "them") };
             format!(
-                "{} of it {runs} on. `sheaf up --data-dir {data_dir}` takes care of them again, \
-                 `sheaf down --stop-vms --data-dir {data_dir}` stops them.\n",
+                "{} of it {runs} on. `sheaf up --data-dir {data_dir}` takes care of {them} again, \
+                 `sheaf down --stop-vms --data-dir {data_dir}` stops {them}.\n",
                 machines_in_words(running)
             )
         }
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(running_on(0, Path::new("/d")), "No virtual machine of it runs.\n");
         assert_eq!(
             running_on(1, Path::new("/d")),
-            "1 virtual machine of it runs on. `sheaf up --data-dir /d` takes care of them again, \
-             `sheaf down --stop-vms --data-dir /d` stops them.\n"
+            "1 virtual machine of it runs on. `sheaf up --data-dir /d` takes care of it again, \
+             `sheaf down --stop-vms --data-dir /d` stops it.\n"
         );
         assert_eq!(ended(Ends { shut_down: 2, cut: 0 }), "2 virtual machines shut down.\n");
         assert_eq!(

@@ -12,12 +12,14 @@ use sheaf_apiserver::{
     server,
 };
 use sheaf_controllers::{Controllers, Settings};
+use sheaf_hypervisor::Hypervisor;
 use sheaf_store::{Store, embedded, etcd};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
 
 use crate::{
-    administrator,
+    administrator, down,
     failure::Failure,
     keys, machines,
     node::Node,
@@ -47,6 +49,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
     administrator::ensure(node, &api).await?;
     let vm_cidr = machines::settled_network(own_client(&api), node.config.vm_cidr).await?;
     let tools = machines::tools(node, vm_cidr, metrics).await?;
+    let hypervisor = tools.hypervisor.clone();
     let (stream_port, port) = streams::open(node, &behind_streams(&tools)).await?;
 
     let tasks = TaskTracker::new();
@@ -66,7 +69,21 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
     node.announce_ready();
     node.stop.cancelled().await;
     tasks.wait().await;
+    tell_what_runs_on(&hypervisor);
     Ok(())
+}
+
+/// A node that stops leaves its machines alone, and says so.
+fn tell_what_runs_on(hypervisor: &Hypervisor) {
+    match down::running(hypervisor) {
+        Ok(running) if running.is_empty() => {}
+        Ok(running) => {
+            info!(machines = running.len(), "virtual machines run on; `sheaf down --stop-vms` stops them")
+        }
+        Err(why) => {
+            warn!(error = &why as &dyn std::error::Error, "cannot tell which virtual machines run on")
+        }
+    }
 }
 
 /// What this host does of what the objects say, as its own node.

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_refused_before_anybody_is_asked() {
         for name in ["", "Demo", "a.b", "-a", "a-", "a/b", &"a".repeat(64)] {
-            let why = parse(None, &["image", "upload", "file", "--name", name]).unwrap_err();
+            let why = parse(None, &["image", "upload", "file", &format!("--name={name}")]).unwrap_err();
             assert_eq!((why.setting, why.read.as_str()), ("--name", name));
         }
     }

@@ -1,7 +1,6 @@
 //! A cluster that a command asks: found by its kubeconfig, for objects and for streams.
 
 use std::{
-    error::Error,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,6 +11,8 @@ use tokio::time::{Instant, sleep};
 
 /// How long a node that is just starting may take to answer.
 const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long until it has written its kubeconfig.
+const KUBECONFIG_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Ways to one cluster.
@@ -59,7 +60,7 @@ impl Cluster {
     /// The same once it answers. A node that is being started writes its kubeconfig first and answers a moment later;
     /// `waiting` is called once if that takes any time.
     pub async fn awake(kubeconfig: &Path, waiting: impl FnOnce()) -> Result<Cluster, ClusterError> {
-        let patience = Instant::now() + START_PATIENCE;
+        let began = Instant::now();
         let mut waiting = Some(waiting);
         loop {
             let why = match Cluster::of(kubeconfig).await {
@@ -74,7 +75,11 @@ impl Cluster {
                 },
                 Err(why) => why,
             };
-            if Instant::now() >= patience {
+            let patience = match why {
+                ClusterError::NoKubeconfig { .. } => KUBECONFIG_PATIENCE,
+                _ => START_PATIENCE,
+            };
+            if began.elapsed() >= patience {
                 return Err(why);
             }
             if let Some(waiting) = waiting.take() {
@@ -83,19 +88,4 @@ impl Cluster {
             sleep(LOOK_EVERY).await;
         }
     }
-}
-
-/// An error with its causes, as one sentence.
-pub fn with_causes(why: &dyn Error) -> String {
-    let mut text = why.to_string();
-    let mut cause = why.source();
-    while let Some(why) = cause {
-        let said = why.to_string();
-        // Some libraries repeat their cause in their own words.
-        if !text.contains(&said) {
-            text += &format!(": {said}");
-        }
-        cause = why.source();
-    }
-    text
 }

@@ -217,11 +217,17 @@ async fn wait_until_it_can_be_entered(
         let seen = match how_it_stands(&machine, instance.as_ref()) {
             Stands::Up { address } => match ssh_answers(&cluster.streams, namespace, name, world).await {
                 Ok(()) => return Ok(address),
-                Err(why) => format!("it has the address {address}; waiting for SSH ({why})"),
+                Err(why) => {
+                    progress
+                        .say(&format!("{name}: it boots, and has the address {address}; waiting for SSH"));
+                    format!("SSH does not answer at {address} ({why})")
+                }
             },
-            Stands::NotYet(seen) => seen,
+            Stands::NotYet(seen) => {
+                progress.say(&format!("{name}: {seen}"));
+                seen
+            }
         };
-        progress.say(&format!("{name}: {seen}"));
         if Instant::now() >= patience {
             return Err(DemoError::TooSlow { name: name.clone(), seen });
         }
@@ -251,8 +257,10 @@ fn how_it_stands(machine: &VirtualMachine, instance: Option<&VirtualMachineInsta
         Phase::Running => Stands::Up { address },
         phase => {
             let mut text = phase.as_str().to_owned();
+            // The others say in other words that it does not run yet.
             let trouble = instance.status.conditions.iter().find(|one| {
-                one.status == "False" && !one.message.is_empty() && one.condition_type != "LiveMigratable"
+                let tells = ["Synchronized", "PodScheduled"].contains(&one.condition_type.as_str());
+                tells && one.status == "False" && !one.message.is_empty()
             });
             if let Some(trouble) = trouble {
                 // Writing to a String cannot fail.
@@ -291,8 +299,8 @@ fn is_this_host(streams: &Streams) -> bool {
 }
 
 impl Shown {
-    /// What to type next.
-    pub fn as_text(&self) -> String {
+    /// What to type next; `program` is what this one was called by.
+    pub fn as_text(&self, program: &str) -> String {
         let Shown { namespace, name, address, key, kubeconfig, here } = self;
         let (key, kubeconfig) = (key.display(), kubeconfig.display());
         let flags = if namespace == "default" { String::new() } else { format!(" -n {namespace}") };
@@ -304,7 +312,7 @@ impl Shown {
         };
         format!(
             "\nThe virtual machine {namespace}/{name} runs at {address}.\n\n  \
-               its console   sheaf vm console {name}{flags} --kubeconfig {kubeconfig}\n  \
+               its console   {program} vm console {name}{flags} --kubeconfig {kubeconfig}\n  \
                SSH           ssh -i {key} -o StrictHostKeyChecking=accept-new{way} {USER}@{address}\n  \
                more          kubectl --kubeconfig {kubeconfig} -n {namespace} get vm,vmi\n",
         )
@@ -354,12 +362,12 @@ mod tests {
         let wanted = "
 The virtual machine default/demo runs at 10.52.0.2.
 
-  its console   sheaf vm console demo --kubeconfig /data/admin.kubeconfig
+  its console   target/release/sheaf vm console demo --kubeconfig /data/admin.kubeconfig
   SSH           ssh -i /data/demo_ed25519 -o StrictHostKeyChecking=accept-new demo@10.52.0.2
   more          kubectl --kubeconfig /data/admin.kubeconfig -n default get vm,vmi
 ";
-        assert_eq!(shown.as_text(), wanted);
-        let far = Shown { here: false, namespace: "team".into(), ..shown }.as_text();
+        assert_eq!(shown.as_text("target/release/sheaf"), wanted);
+        let far = Shown { here: false, namespace: "team".into(), ..shown }.as_text("sheaf");
         assert!(far.contains("console demo -n team"), "{far}");
         assert!(
             far.contains("ProxyCommand='virtctl --kubeconfig /data/admin.kubeconfig port-forward"),

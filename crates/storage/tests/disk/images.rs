@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use sha2::{Digest, Sha512};
-use sheaf_storage::{Format, ImageError, ImageId, ImageState};
+use sheaf_storage::{Checksum, Format, ImageError, ImageId, ImageState};
 use tokio::sync::mpsc;
 
 use crate::house::{House, MIB, everything_in, open, pieces, read_at};
@@ -31,6 +31,22 @@ async fn what_is_sent_is_what_is_kept() {
     let storage = open(&house.path("")).await;
     assert_eq!(storage.image(&debian()).await.unwrap(), ImageState::Complete(image));
     assert_eq!(storage.images().await.unwrap(), [debian()]);
+}
+
+#[tokio::test]
+async fn what_is_sent_must_have_the_checksum_that_it_should() {
+    let house = House::new().await;
+    let content = vec![3; MIB as usize];
+    let digest = |content: &[u8]| {
+        let hex: String = Sha512::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+        Checksum::parse(&hex).unwrap()
+    };
+    let wrong = digest(b"something else");
+    let refused = house.storage.receive_checked_image(&debian(), pieces(content.clone()), None, wrong).await;
+    assert!(matches!(refused, Err(ImageError::WrongChecksum { .. })), "{refused:?}");
+    assert!(everything_in(&house.path("images")).is_empty());
+    let right = digest(&content);
+    house.storage.receive_checked_image(&debian(), pieces(content), None, right).await.unwrap();
 }
 
 #[tokio::test]
