@@ -25,6 +25,7 @@ use sheaf_apiserver::{
     identity::User,
     machines::agents::{AgentConnection, DialAgent},
 };
+use tokio::time::timeout;
 
 use crate::house::{Answer, House};
 
@@ -176,19 +177,32 @@ async fn half_a_file_is_never_taken_for_a_whole_one() {
         let answer = scene.send(more, &[header], body).await;
         assert_eq!(answer.refusal(), (400, "BadRequest"), "{}", answer.message());
     }
-    // One whose sender goes away without a word.
-    let pieces = futures::stream::iter([Ok(Frame::data(Bytes::from_static(b"half")))]).chain(gone());
+    // Those whose first half is with the agent already: the sender breaks off, goes away, or ends too early.
+    let half = Bytes::from(whole[..whole.len() - 20].to_vec());
+    for (header, then) in [(BARE, Some("connection reset")), (FORM, None)] {
+        let pieces = futures::stream::iter([Ok(Frame::data(half.clone()))]).chain(a_moment_later(then));
+        let request = Request::post(UPLOAD).header(header.0, header.1).body(StreamBody::new(pieces)).unwrap();
+        assert_eq!(scene.house.server.handle(request, &scene.house.peer()).await.status(), 400);
+    }
+    let pieces = futures::stream::iter([Ok(Frame::data(half))]).chain(a_moment_later(None));
     let request = Request::post(UPLOAD).header(BARE.0, BARE.1).body(StreamBody::new(pieces)).unwrap();
-    assert_eq!(scene.house.server.handle(request, &scene.house.peer()).await.status(), 400);
+    let peer = scene.house.peer();
+    let gone = timeout(Duration::from_millis(500), scene.house.server.handle(request, &peer)).await;
+    assert!(gone.is_err(), "dropped in the middle");
     let sent = scene.sent().await;
-    assert!(!sent.is_empty(), "at least the last one began");
+    assert!(sent.len() >= 3, "{sent:?}");
     for (_, _, body) in sent {
         assert_eq!(body, Err(()));
     }
 }
 
-fn gone() -> impl Stream<Item = io::Result<Frame<Bytes>>> + Unpin {
-    futures::stream::iter([Err(io::Error::other("connection reset"))])
+/// Nothing for a while, and then the end or an error.
+fn a_moment_later(error: Option<&'static str>) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Unpin {
+    let ending = async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        futures::stream::iter(error.map(|why| Err(io::Error::other(why))))
+    };
+    Box::pin(futures::stream::once(ending).flatten())
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +218,7 @@ async fn a_sender_is_read_no_faster_than_the_agent_takes() {
     let request = Request::post(UPLOAD).header(BARE.0, BARE.1).body(StreamBody::new(pieces)).unwrap();
     let peer = scene.house.peer();
     let sending = scene.house.server.handle(request, &peer);
-    let waited = tokio::time::timeout(Duration::from_secs(3600), sending).await;
+    let waited = timeout(Duration::from_secs(3600), sending).await;
     assert!(waited.is_err(), "an upload has no hour to end in");
     let pulled = pulled.load(Ordering::SeqCst);
     assert!((1..32).contains(&pulled), "{pulled} pieces of 64 KiB");
