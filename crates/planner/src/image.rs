@@ -111,6 +111,8 @@ pub fn status_of(image: &VirtualMachineImage, found: &Found, now: &str) -> Virtu
         Found::Complete { size, virtual_size } => {
             say(IMPORTED, "True", ("Imported", ""));
             (status.progress, status.size, status.virtual_size) = (100, *size, *virtual_size);
+            // What went wrong before is over: an upload may fail and then succeed.
+            status.conditions.retain(|condition| condition.condition_type != RETRY_LIMIT_EXCEEDED);
         }
         Found::Failed { at, why } => {
             let stamp = Timestamp::from_second(*at).map(|time| time.to_string()).unwrap_or_default();
@@ -198,5 +200,7 @@ mod tests {
         assert_eq!((image.status.failed, image.condition(IMPORTED).unwrap().status.as_str()), (2, "False"));
         assert_eq!(image.condition(RETRY_LIMIT_EXCEEDED).unwrap().status, "True");
         assert_eq!(image.condition(INITIALIZED).unwrap().status, "True", "Terraform takes False for the end");
+        settled(&mut image, &Found::Complete { size: 5, virtual_size: 10 }, true, 300);
+        assert!(image.condition(RETRY_LIMIT_EXCEEDED).is_none(), "what is here did not fail");
     }
 }
