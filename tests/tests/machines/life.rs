@@ -182,9 +182,10 @@ fn run_strategies_say_what_follows_when_a_guest_goes_by_itself_and_when_it_dies(
             let name = format!("{}-{end}", strategy.to_lowercase());
             let instance = farm.running(&name);
             let uid = instance["metadata"]["uid"].clone();
+            // Held until the end: what was typed into a console that is closed at once may not be read.
+            let mut serial = farm.serial(&instance);
             match end {
                 "goes" => {
-                    let mut serial = farm.serial(&instance);
                     serial.hears("tiny guest is up");
                     serial.types("poweroff");
                 }
