@@ -214,22 +214,6 @@ impl Serial {
         }
     }
 
-    /// Waits until the guest answers: it may have been up for long, and what it said before is gone.
-    #[track_caller]
-    pub fn answers(&mut self) {
-        let began = Instant::now();
-        while !self.heard.contains("answered-2") {
-            assert!(began.elapsed() < patience::TOO_LONG_FOR_A_GUEST, "never answered, but {:?}", self.heard);
-            self.types("run echo answered-$((1 + 1))");
-            let mut piece = [0; 4096];
-            for _ in 0..5 {
-                if let Ok(length) = self.stream.read(&mut piece) {
-                    self.heard += &String::from_utf8_lossy(&piece[..length]);
-                }
-            }
-        }
-    }
-
     /// Has the guest run a command; answers what it printed, without what was typed.
     pub fn runs(&mut self, command: &str) -> String {
         self.types(&format!("run {command}"));

@@ -171,22 +171,26 @@ fn run_strategies_say_what_follows_when_a_guest_goes_by_itself_and_when_it_dies(
     let Some(farm) = farm() else { return };
     // strategy, after a shutdown from inside, after a crash: whether there is another instance.
     let strategies = [("Always", true, true), ("RerunOnFailure", false, true), ("Once", false, false)];
+    let mut consoles = Vec::new();
     for (number, (strategy, _, _)) in (10..).zip(strategies) {
         for (offset, end) in [(0, "goes"), (5, "dies")] {
             let name = format!("{}-{end}", strategy.to_lowercase());
             create(farm, &name, number + offset, strategy, |_| {});
+            // Listened to from the beginning: what a guest says to nobody is gone.
+            consoles.push(farm.serial(&farm.running(&name)));
         }
     }
+    let mut consoles = consoles.into_iter();
     for (number, (strategy, after_shutdown, after_crash)) in (10..).zip(strategies) {
         for (offset, end, expected) in [(0, "goes", after_shutdown), (5, "dies", after_crash)] {
             let name = format!("{}-{end}", strategy.to_lowercase());
             let instance = farm.running(&name);
             let uid = instance["metadata"]["uid"].clone();
             // Held until the end: what was typed into a console that is closed at once may not be read.
-            let mut serial = farm.serial(&instance);
+            let mut serial = consoles.next().unwrap();
             match end {
                 "goes" => {
-                    serial.answers();
+                    serial.hears("tiny guest is up");
                     serial.types("poweroff");
                 }
                 _ => kill(farm.processes(&uuid(number + offset))[0]),
