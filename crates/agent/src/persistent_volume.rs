@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use k8s_openapi::{api::core::v1::PersistentVolume, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client};
-use serde_json::json;
 use sheaf_client::{
     api,
     reconciling::{Next, ReconcileError, Reconciler},
@@ -69,10 +68,7 @@ impl Reconciler for VolumeRemover {
                 Err(why) => return Err(ReconcileError::Unreadable(why.to_string())),
             }
         }
-        let left: Vec<&String> = finalizers.iter().filter(|one| *one != DATA_FINALIZER).collect();
-        let change = json!({"metadata": {
-            "resourceVersion": volume.metadata.resource_version, "finalizers": left,
-        }});
+        let change = api::without_finalizer(&volume.metadata, DATA_FINALIZER);
         let resource = api::built_in("", "v1", "PersistentVolume", "persistentvolumes");
         match api::merge(&api::objects(&self.client, &resource, ""), name, &change).await {
             Err(why) if !api::is_not_found(&why) => return Err(why.into()),

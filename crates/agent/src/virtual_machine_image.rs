@@ -127,12 +127,7 @@ impl ImageKeeper {
         }
         let deleted = self.storage.delete_image(id).await;
         deleted.map_err(|why| ReconcileError::Unreadable(with_causes(&why)))?;
-        let finalizers = image.metadata.finalizers.clone().unwrap_or_default();
-        let left: Vec<&String> = finalizers.iter().filter(|one| *one != DATA_FINALIZER).collect();
-        let change = json!({"metadata": {
-            "resourceVersion": image.metadata.resource_version, "finalizers": left,
-        }});
-        self.patch(image, &change).await?;
+        self.patch(image, &api::without_finalizer(&image.metadata, DATA_FINALIZER)).await?;
         self.after.took(Step::Release);
         Ok(())
     }

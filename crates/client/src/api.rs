@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PropagationPolicy},
     core::{ApiResource, gvk::GroupVersionKind},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Whose writes these are, for whoever looks at who wrote what.
 pub const FIELD_MANAGER: &str = "sheaf";
@@ -45,6 +45,12 @@ pub async fn merge_status(
 
 fn writing() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// The change that takes a finalizer off an object as it was seen, and leaves the others.
+pub fn without_finalizer(seen: &ObjectMeta, finalizer: &str) -> Value {
+    let left: Vec<&String> = seen.finalizers.iter().flatten().filter(|held| *held != finalizer).collect();
+    json!({"metadata": {"resourceVersion": seen.resource_version, "finalizers": left}})
 }
 
 /// Deletes this very object and no later one of the same name, provided that it is as it was seen.

@@ -138,9 +138,7 @@ impl<T> Object<T> {
     }
 
     pub async fn remove_finalizer(&self, finalizer: &str) -> Result<(), ReconcileError> {
-        let kept = self.read.metadata.finalizers.iter().flatten().filter(|held| *held != finalizer);
-        let kept: Vec<&String> = kept.collect();
-        self.merge(json!({"metadata": {"finalizers": kept}})).await
+        self.merge(api::without_finalizer(self.metadata(), finalizer)).await
     }
 
     /// Deletes this very object as it was read.

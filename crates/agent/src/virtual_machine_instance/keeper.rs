@@ -508,16 +508,11 @@ impl Keeper {
 
     /// Takes the node's hand off the object: nothing of it is here any more.
     async fn release(&self, instance: &VirtualMachineInstance) -> Result<(), TurnError> {
-        let finalizers = instance.metadata.finalizers.clone().unwrap_or_default();
-        if !finalizers.iter().any(|finalizer| finalizer == FOREGROUND_FINALIZER) {
+        let mut finalizers = instance.metadata.finalizers.iter().flatten();
+        if !finalizers.any(|finalizer| finalizer == FOREGROUND_FINALIZER) {
             return Ok(());
         }
-        let left: Vec<&String> =
-            finalizers.iter().filter(|finalizer| *finalizer != FOREGROUND_FINALIZER).collect();
-        let change = json!({"metadata": {
-            "resourceVersion": instance.metadata.resource_version, "finalizers": left,
-        }});
-        self.patch(&change).await?;
+        self.patch(&api::without_finalizer(&instance.metadata, FOREGROUND_FINALIZER)).await?;
         self.hands.after.took(Step::Release);
         Ok(())
     }
