@@ -39,6 +39,14 @@ impl Node {
         Node::start_on(directory, "127.0.0.1:0", arguments)
     }
 
+    /// The same where the kernel lets nobody change the network, root or not.
+    pub fn start_without_network_rights(arguments: &[&str]) -> Node {
+        let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
+        let mut program = Command::new("setpriv");
+        program.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", "--"]).arg(binary());
+        Node::start_program(program, directory, "127.0.0.1:0", arguments).expect("a node without rights")
+    }
+
     /// Another node with the same certificates and keys, as a second management node of one cluster has
     /// them.
     pub fn start_beside(&self, arguments: &[&str]) -> Node {
@@ -65,8 +73,17 @@ impl Node {
 
     /// None if it ended, or took too long, before it was ready.
     fn try_start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Option<Node> {
+        Node::start_program(Command::new(binary()), directory, listen, arguments)
+    }
+
+    fn start_program(
+        mut program: Command,
+        directory: PathBuf,
+        listen: &str,
+        arguments: &[&str],
+    ) -> Option<Node> {
         let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
-        let mut child = Command::new(binary())
+        let mut child = program
             .args(["up", "--name", "n1", "--listen", listen, "--data-dir"])
             .arg(directory.join("data"))
             .args(arguments)

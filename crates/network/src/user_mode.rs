@@ -1,9 +1,9 @@
-//! Whether this host can have taps, and what a NIC is behind when it cannot.
+//! Whether this host can have taps.
 //!
 //! Where Sheaf runs without the right to change the network, or in a container without
 //! the TUN device, a machine's NICs are behind QEMU's own user-mode network: the guest
-//! gets out, nothing gets in, and the address it sees is the same for every machine. A
-//! first try works anywhere; the node's status says why it is not the real thing.
+//! gets out, what the agent forwards gets in, and its address is the same for every
+//! machine. A first try works anywhere; the node's log says why it is not the real thing.
 
 use std::io;
 
@@ -13,16 +13,7 @@ use crate::nft;
 
 const TUN: &str = "/dev/net/tun";
 
-/// What a NIC's other end is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    /// A tap on a bridge of this host.
-    Tap,
-    /// QEMU's user-mode network.
-    UserMode,
-}
-
-/// Why a host cannot have taps, in words for its status.
+/// Why a host cannot have taps, in words for its log.
 #[derive(Debug, thiserror::Error)]
 pub enum WhyNot {
     #[error(
@@ -48,16 +39,6 @@ pub enum WhyNot {
         #[source]
         source: io::Error,
     },
-}
-
-/// What NICs are behind on a host that was found to be so.
-pub fn backend(can_make_taps: &Result<(), WhyNot>) -> Backend {
-    match can_make_taps {
-        Ok(()) => Backend::Tap,
-        Err(WhyNot::NoTunDevice | WhyNot::NotPermitted { .. } | WhyNot::NoNft | WhyNot::Failed { .. }) => {
-            Backend::UserMode
-        }
-    }
 }
 
 /// Finds out by doing: makes a tap that vanishes at once.
@@ -86,13 +67,6 @@ fn in_our_words(source: io::Error) -> WhyNot {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_that_cannot_have_taps_still_runs_machines() {
-        assert_eq!(backend(&Ok(())), Backend::Tap);
-        assert_eq!(backend(&Err(WhyNot::NoTunDevice)), Backend::UserMode);
-        assert_eq!(backend(&Err(WhyNot::NoNft)), Backend::UserMode);
-    }
 
     #[test]
     fn each_reason_says_what_to_do_about_it() {

@@ -218,18 +218,32 @@ fn soak_run_strategies_say_what_follows_when_a_guest_goes_by_itself_and_when_it_
 }
 
 #[test]
-fn what_qemu_refuses_reaches_its_owner_in_qemus_words() {
+fn what_cannot_be_started_tells_its_owner_why_and_qemu_in_its_own_words() {
     let Some(farm) = farm() else { return };
-    create(farm, "refused", 3, "Always", |vm| {
-        vm["spec"]["template"]["spec"]["domain"]["cpu"]["model"] = "Weitek".into();
-    });
-    let condition = patience::until("the reason to be told", || {
-        let instance = farm.instance("refused")?;
-        Some(conditions(&instance, "Synchronized")).filter(|condition| condition["status"] == "False")
-    });
-    assert!(condition["message"].as_str().unwrap().contains("no CPU model \"Weitek\""), "{condition}");
-    assert_eq!(farm.instance("refused").unwrap()["status"]["phase"], "Scheduled");
-    farm.api().delete(&format!("{MACHINES}/refused"));
+    let cases = [
+        // Known before a process is made.
+        ("unknown-model", 3, json!({"cpu": {"cores": 1, "model": "Weitek"}}), "no CPU model \"Weitek\""),
+        // Only trying it tells.
+        (
+            "too-much",
+            17,
+            json!({"cpu": {"cores": 1}, "memory": {"guest": "4Ti"}, "resources": {"requests": {"memory": "64Mi"}}}),
+            "Cannot allocate memory",
+        ),
+    ];
+    for (name, number, hardware, reason) in cases {
+        create(farm, name, number, "Always", |vm| {
+            let domain = vm["spec"]["template"]["spec"]["domain"].as_object_mut().unwrap();
+            domain.extend(hardware.as_object().unwrap().clone());
+        });
+        let condition = patience::until(format!("the reason of {name} to be told"), || {
+            let instance = farm.instance(name)?;
+            Some(conditions(&instance, "Synchronized")).filter(|condition| condition["status"] == "False")
+        });
+        assert!(condition["message"].as_str().unwrap().contains(reason), "{condition}");
+        assert_eq!(farm.instance(name).unwrap()["status"]["phase"], "Scheduled");
+        farm.api().delete(&format!("{MACHINES}/{name}"));
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! was asked for is done before it dies.
 
 use serde_json::json;
+use sheaf_testbed::guests;
 use sheaf_tests::{
     machines::{CLAIMS, Farm, MACHINES, machine},
     node::Node,
@@ -150,6 +151,35 @@ fn a_stop_survives_death_after_every_step() {
     for number in 1..MOST {
         start(story.farm());
         story.is_running(number);
+        let done = story.dies(number, stop, |farm| farm.instance(NAME).is_none());
+        stop(story.farm());
+        story.farm().stopped(NAME);
+        story.is_gone_from_the_host(number, &["/volumes/"]);
+        if done {
+            assert!(number > 8, "a stop has more steps than {number}");
+            return;
+        }
+    }
+    panic!("a stop never came to its end");
+}
+
+#[test]
+#[ignore = "a guest boots for every step: for make soak"]
+fn soak_a_stop_that_the_guest_obeys_survives_death_after_every_step() {
+    let Some(guest) = guests::tiny() else { return };
+    let uuid = "11111111-0000-4000-8000-000000000005";
+    let farm = Farm::start();
+    farm.image("tiny", &guest.disk);
+    let mut obedient = machine(NAME, uuid, Some("tiny"));
+    // Power is never cut: a guest that is not heard leaving would keep the test waiting.
+    obedient["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600.into();
+    farm.api().post(MACHINES, &obedient).object();
+    let mut story = Story { farm: Some(farm), uuid, uids: Vec::new() };
+    for number in 1..MOST {
+        start(story.farm());
+        story.is_running(number);
+        let instance = story.farm().running(NAME);
+        story.farm().serial(&instance).hears("tiny guest is up");
         let done = story.dies(number, stop, |farm| farm.instance(NAME).is_none());
         stop(story.farm());
         story.farm().stopped(NAME);

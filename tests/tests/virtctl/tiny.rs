@@ -11,6 +11,7 @@ use serde_json::Value;
 use sheaf_testbed::guests;
 use sheaf_tests::{
     machines::{Farm, MACHINES, machine},
+    node::Node,
     patience::{self, TOO_LONG_FOR_A_GUEST},
     virtctl::Virtctl,
 };
@@ -182,4 +183,32 @@ fn a_port_is_forwarded_into_the_guest() {
     let nobody = virtctl.run(&["port-forward", "--stdio=true", "vm/ports", "8"]);
     assert_ne!(nobody.code, 0, "a port that nobody listens on: {}", nobody.stdout);
     farm.api().delete(&format!("{MACHINES}/ports"));
+}
+
+#[test]
+#[ignore = "needs the real virtctl: scripts/test brings it"]
+fn without_the_right_to_make_taps_a_guest_gets_an_address_and_a_port_is_forwarded_into_it() {
+    let Some(guest) = guests::tiny() else { return };
+    let node = Node::start_without_network_rights(&["--allow-local-images"]);
+    let farm = Farm::with_node(node, "");
+    farm.image("tiny", &guest.disk);
+    let virtctl = make(&farm, "behind", 6);
+    virtctl.says(&["start", "behind"]);
+    let instance = farm.running("behind");
+    let address = instance["status"]["interfaces"][0]["ipAddress"].as_str().unwrap().to_owned();
+    let mut serial = farm.serial(&instance);
+    serial.hears("tiny guest is up");
+    // The guest's own DHCP client finds the address that its status already told.
+    serial.runs("ip link set eth0 up");
+    let lease = serial.runs("udhcpc -i eth0 -n -q -f -s /bin/true 2>&1");
+    assert!(lease.contains(&address), "{address} is not in {lease}");
+    serial.runs(&format!("ip addr add {address}/24 dev eth0"));
+    serial.runs("(while :; do echo answer-from-inside | nc -l -p 7; done) </dev/null >/dev/null 2>&1 &");
+    serial.runs("until netstat -ltn | grep -q ':7 '; do sleep 0.2; done");
+    for _ in 0..2 {
+        let mut through = virtctl.converse(&["port-forward", "--stdio=true", "vm/behind", "7"]);
+        through.hears("answer-from-inside");
+    }
+    let datagrams = virtctl.run(&["port-forward", "--stdio=true", "vm/behind", "udp/7"]);
+    assert!(datagrams.stderr.contains("carries TCP only"), "{}", datagrams.stderr);
 }

@@ -72,6 +72,10 @@ impl Shared {
                 self.hand_over(line, Some(hold), move |caller| relay(caller, screen))
             }
             Ask::PortForward { address, port, protocol } => {
+                if let Some(nic) = self.user_mode_nic(machine)? {
+                    let guest = self.dial_user_mode(machine, &nic, port, protocol).await?;
+                    return self.hand_over(line, None, move |caller| relay(caller, guest));
+                }
                 self.must_be_its_own(machine, address)?;
                 let address = SocketAddr::new(address, port);
                 match protocol {
@@ -205,7 +209,7 @@ async fn wake(monitor: &Monitor) {
     }
 }
 
-async fn dial(address: SocketAddr) -> Result<TcpStream, Refusal> {
+pub(super) async fn dial(address: SocketAddr) -> Result<TcpStream, Refusal> {
     let stream = match timeout(DIAL_PATIENCE, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(why)) => return Err(unreachable(address, &why)),

@@ -36,6 +36,7 @@ mod machine;
 mod relay;
 mod route;
 mod soft_reboot;
+mod user_mode;
 
 use std::{
     io,

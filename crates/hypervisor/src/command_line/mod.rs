@@ -7,7 +7,7 @@
 
 mod block;
 mod disk;
-mod nic;
+pub(crate) mod nic;
 pub mod pci;
 
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ pub fn device_id(nic: &Nic) -> String {
     format!("nic-{}", nic.name)
 }
 
-fn backend_id(nic: &Nic) -> String {
+pub fn backend_id(nic: &Nic) -> String {
     format!("net-{}", nic.name)
 }
 

@@ -18,6 +18,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::{net::UnixStream, sync::broadcast};
 
+use crate::{command_line, machine::Nic};
+
 use super::{
     Connection, Event, QmpError,
     numbers::{self, CpuThread, DiskNumbers, MemoryNumbers},
@@ -178,6 +180,34 @@ impl Monitor {
     /// Plugs or pulls the cable of a NIC, by its device's id.
     pub async fn set_link(&self, device: &str, up: bool) -> Result<(), QmpError> {
         self.execute("set_link", json!({ "name": device, "up": up })).await.map(drop)
+    }
+
+    /// Opens a port of this host, on its loopback, that leads to a TCP port of a guest behind a user-mode NIC.
+    /// Whoever connects is connected; the port stays until it is closed.
+    pub async fn open_user_mode_port(&self, nic: &Nic, host: u16, guest: u16) -> Result<(), QmpError> {
+        let netdev = command_line::nic::backend_id(nic);
+        self.hand_typed(format!("hostfwd_add {netdev} tcp:127.0.0.1:{host}-:{guest}"), "").await
+    }
+
+    /// Closes it again. Who came through it stays connected.
+    pub async fn close_user_mode_port(&self, nic: &Nic, host: u16) -> Result<(), QmpError> {
+        let netdev = command_line::nic::backend_id(nic);
+        let expected = format!("host forwarding rule for tcp:127.0.0.1:{host} removed");
+        self.hand_typed(format!("hostfwd_remove {netdev} tcp:127.0.0.1:{host}"), &expected).await
+    }
+
+    /// A command that QEMU has for people only. It answers in prose, and complains in the same way.
+    async fn hand_typed(&self, line: String, expected: &str) -> Result<(), QmpError> {
+        let said: String =
+            self.ask("human-monitor-command", json!({ "command-line": line.as_str() })).await?;
+        match said.trim() == expected {
+            true => Ok(()),
+            false => Err(QmpError::Refused {
+                command: line,
+                class: "GenericError".into(),
+                desc: said.trim().to_owned(),
+            }),
+        }
     }
 
     /// A new viewer of the screen: returns the end on which it speaks VNC (RFB). Who may look was decided
