@@ -135,7 +135,8 @@ impl Farm {
             left.extend(entries.map(|entry| entry.path().display().to_string()));
         }
         left.extend(self.taps());
-        left.extend(control_groups(uids));
+        let groups = directories_of_control_groups(uids);
+        left.extend(groups.into_iter().map(|group| format!("control group {group}")));
         left
     }
 
@@ -224,10 +225,17 @@ impl Serial {
     }
 }
 
-fn control_groups(uids: &[String]) -> Vec<String> {
+/// Files of these names in the control groups of an instance, with what they say.
+pub fn control_group_files(uid: &str, names: &[&str]) -> Vec<(String, String)> {
+    let groups = directories_of_control_groups(&[uid.to_owned()]);
+    let files = groups.iter().flat_map(|group| names.iter().map(move |name| format!("{group}/{name}")));
+    files.filter_map(|file| fs::read_to_string(&file).ok().map(|text| (file, text))).collect()
+}
+
+fn directories_of_control_groups(uids: &[String]) -> Vec<String> {
     let found = output("find", &["/sys/fs/cgroup", "-type", "d"]);
     let of_ours = found.lines().filter(|line| uids.iter().any(|uid| line.contains(uid.as_str())));
-    of_ours.map(|line| format!("control group {line}")).collect()
+    of_ours.map(str::to_owned).collect()
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {

@@ -5,7 +5,7 @@ use std::{fs, sync::OnceLock, thread, time::Duration};
 use serde_json::{Value, json};
 use sheaf_testbed::guests::{self, TinyGuest};
 use sheaf_tests::{
-    machines::{Farm, INSTANCES, MACHINES, machine},
+    machines::{Farm, INSTANCES, MACHINES, control_group_files, machine},
     patience,
 };
 
@@ -346,6 +346,42 @@ fn machines_outlive_their_node_and_come_back_when_everything_died() {
         let left = farm.leftovers(std::slice::from_ref(&uid));
         left.iter().all(|what| what.contains("/volumes/")).then_some(())
     });
+}
+
+#[test]
+#[ignore = "writes a gigabyte from a guest: for make soak"]
+fn soak_a_guest_that_uses_all_its_memory_and_writes_more_than_that_lives() {
+    let Some(farm) = farm() else { return };
+    create(farm, "greedy", 18, "Always", |vm| {
+        let claims = &mut vm["metadata"]["annotations"]["harvesterhci.io/volumeClaimTemplates"];
+        *claims = claims.as_str().unwrap().replace("64Mi", "1Gi").into();
+        vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = "256Mi".into();
+    });
+    let instance = farm.running("greedy");
+    let process = farm.processes(&uuid(18))[0];
+    let mut serial = farm.serial(&instance);
+    serial.hears("tiny guest is up");
+    // More than this, and the guest's own kernel would begin to kill.
+    let filled = serial.runs(
+        "mkdir /fill; mount -t tmpfs -o size=100% none /fill; dd if=/dev/zero of=/fill/x bs=1M count=128 2>&1",
+    );
+    assert!(filled.contains("128+0 records out"), "{filled}");
+    // More than its limit: what the host caches of it must be given back, not held against it.
+    let written = serial.runs("dd if=/dev/zero of=/dev/vda bs=1M count=900 conv=fsync 2>&1");
+    assert!(written.contains("900+0 records out"), "{written}");
+    assert_eq!(farm.processes(&uuid(18)), [process], "it was not killed");
+    let uid = instance["metadata"]["uid"].as_str().unwrap();
+    let limits = control_group_files(uid, &["memory.max", "memory.limit_in_bytes"]);
+    assert!(!limits.is_empty(), "its memory is limited");
+    for (limit, text) in limits {
+        let bytes: u64 = text.trim().parse().unwrap();
+        assert!((256 << 20..900 << 20).contains(&bytes), "{limit}: {bytes}");
+    }
+    for (file, text) in control_group_files(uid, &["memory.events", "memory.oom_control"]) {
+        let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill ")).unwrap_or("0");
+        assert_eq!(kills, "0", "{file}");
+    }
+    farm.api().delete(&format!("{MACHINES}/greedy"));
 }
 
 #[test]
