@@ -222,6 +222,12 @@ fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
                 [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null
             done
             if [ -d "$2/data/volumes" ]; then "$3" down --stop-vms --grace 0 --data-dir "$2/data" 2>/dev/null; fi
+            for machine in "$2"/data/machines/*; do
+                id=${machine##*/}
+                for group in /sys/fs/cgroup/sheaf-*/"$id" /sys/fs/cgroup/*/sheaf-*/"$id"; do
+                    rmdir "$group" "${group%/*}" 2>/dev/null
+                done
+            done
             rm -rf "$2"
         fi"#;
     let mut shell = Command::new("sh")
