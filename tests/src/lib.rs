@@ -1,10 +1,12 @@
 //! What the end-to-end tests share: a real node in a process of its own, and the ways to ask it
-//! things: the real kubectl and virtctl, and HTTP written by hand (so that it can also be written badly).
+//! things: the real kubectl and virtctl, and HTTP written by hand (so that it can also be written badly). The
+//! benchmarks share it too.
 //!
 //! Nothing here knows how the server works inside; what it does is looked at from outside only.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+pub mod bench;
 pub mod http;
 pub mod kubectl;
 pub mod machines;

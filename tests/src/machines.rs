@@ -104,10 +104,7 @@ impl Farm {
     /// A machine's serial console, directly at its socket on the host.
     pub fn serial(&self, instance: &Value) -> Serial {
         let uid = instance["metadata"]["uid"].as_str().unwrap();
-        let path = self.node.data_dir().join("machines").join(uid).join("serial");
-        let stream = patience::until("the serial console to be free", || UnixStream::connect(&path).ok());
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        Serial { stream, heard: String::new() }
+        Serial::at(&self.node.data_dir().join("machines").join(uid).join("serial"))
     }
 
     /// The QEMUs that are the machine of this uuid.
@@ -153,17 +150,7 @@ impl Farm {
 
 /// A machine to be created: small, on the default network, with a disk of its own and a seed.
 pub fn machine(name: &str, uuid: &str, image: Option<&str>) -> Value {
-    let claim = match image {
-        Some(image) => {
-            json!({"metadata": {"name": name, "annotations": {"harvesterhci.io/imageId": format!("default/{image}")}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block", "storageClassName": format!("longhorn-{image}"),
-                "resources": {"requests": {"storage": "64Mi"}}}})
-        }
-        None => {
-            json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
-            "resources": {"requests": {"storage": "16Mi"}}}})
-        }
-    };
+    let claim = claim(name, image, if image.is_some() { "64Mi" } else { "16Mi" });
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
         "metadata": {"name": name, "annotations": {
@@ -182,6 +169,17 @@ pub fn machine(name: &str, uuid: &str, image: Option<&str>) -> Value {
     })
 }
 
+/// A claim's template, for a machine's annotation: of an image, or empty.
+pub fn claim(name: &str, image: Option<&str>, size: &str) -> Value {
+    let mut claim = json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "volumeMode": "Block", "resources": {"requests": {"storage": size}}}});
+    if let Some(image) = image {
+        claim["metadata"]["annotations"] = json!({"harvesterhci.io/imageId": format!("default/{image}")});
+        claim["spec"]["storageClassName"] = format!("longhorn-{image}").into();
+    }
+    claim
+}
+
 /// A conversation with a guest on its serial console.
 pub struct Serial {
     stream: UnixStream,
@@ -189,6 +187,13 @@ pub struct Serial {
 }
 
 impl Serial {
+    /// The console at a socket of QEMU's, once nobody else is at it.
+    pub fn at(socket: &Path) -> Serial {
+        let stream = patience::until("the serial console to be free", || UnixStream::connect(socket).ok());
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        Serial { stream, heard: String::new() }
+    }
+
     pub fn types(&mut self, line: &str) {
         writeln!(self.stream, "{line}").unwrap();
     }

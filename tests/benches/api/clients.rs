@@ -5,34 +5,10 @@ use std::{
         Arc, Barrier,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
-use sheaf_tests::{http::Connection, node::Node};
+use sheaf_tests::{bench::sample::Sample, http::Connection, node::Node};
 use tokio::time::Instant;
-
-/// How long each request took, and all of them together.
-pub struct Sample {
-    /// Sorted.
-    latencies: Vec<Duration>,
-    pub wall: Duration,
-}
-
-impl Sample {
-    pub fn new(mut latencies: Vec<Duration>, wall: Duration) -> Self {
-        latencies.sort();
-        Sample { latencies, wall }
-    }
-
-    pub fn count(&self) -> usize {
-        self.latencies.len()
-    }
-
-    pub fn percentile(&self, percent: f64) -> Duration {
-        let last = self.latencies.len() - 1;
-        self.latencies[((last as f64) * percent / 100.0).round() as usize]
-    }
-}
 
 /// Runs `work` `count` times in all, spread over `clients`.
 pub fn run_clients(

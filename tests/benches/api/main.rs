@@ -6,19 +6,20 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 
 mod clients;
-mod process;
-mod report;
+mod table;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sheaf_store::etcd::server::{Server, ServerConfig};
-use sheaf_tests::node::Node;
+use sheaf_tests::{
+    bench::{process::Process, report::micros, sample::Sample},
+    node::Node,
+};
 use tokio::time::Instant;
 
-use clients::{Sample, run_clients};
-use process::Process;
-use report::{Report, micros};
+use clients::run_clients;
+use table::Table;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// 2 KB each, as the promises count them.
@@ -27,7 +28,7 @@ const MANY_OBJECTS: usize = 10_000;
 const WATCHERS: usize = 1000;
 
 fn main() {
-    let mut report = Report::new();
+    let mut report = Table::new();
     embedded(&mut report);
     on_etcd(&mut report);
     slow_disk(&mut report);
@@ -38,7 +39,7 @@ fn object(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "x".repeat(OBJECT_BYTES - 300)}})
 }
 
-fn embedded(report: &mut Report) {
+fn embedded(report: &mut Table) {
     let node = Node::start();
     let process = Process::new(node.pid());
     std::thread::sleep(Duration::from_secs(3));
@@ -56,7 +57,7 @@ fn embedded(report: &mut Report) {
     watchers(report, &node);
 }
 
-fn on_etcd(report: &mut Report) {
+fn on_etcd(report: &mut Table) {
     let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime
@@ -71,7 +72,7 @@ fn on_etcd(report: &mut Report) {
 }
 
 /// Group commit: with a slow disk, many clients share each sync, and one alone waits for one.
-fn slow_disk(report: &mut Report) {
+fn slow_disk(report: &mut Table) {
     const SYNC: Duration = Duration::from_millis(5);
     let node = Node::start_with(&["--sync-delay-ms", "5"]);
     let process = Process::new(node.pid());
@@ -99,7 +100,7 @@ fn slow_disk(report: &mut Report) {
     report.bar("a lone client waits for one sync, not two", p50 < 2 * SYNC, micros(p50));
 }
 
-fn creates(report: &mut Report, store: &str, node: &Node, clients: usize, count: usize) {
+fn creates(report: &mut Table, store: &str, node: &Node, clients: usize, count: usize) {
     let process = Process::new(node.pid());
     let before = process.cpu();
     let done = run_clients(node, clients, count, move |connection, n| {
@@ -110,7 +111,7 @@ fn creates(report: &mut Report, store: &str, node: &Node, clients: usize, count:
     report.timed(&what, &done, done.count(), process.cpu() - before, "");
 }
 
-fn gets(report: &mut Report, node: &Node) {
+fn gets(report: &mut Table, node: &Node) {
     let process = Process::new(node.pid());
     for (clients, count) in [(1, 5000), (64, 20_000)] {
         let before = process.cpu();
@@ -139,7 +140,7 @@ fn fill(node: &Node) {
     });
 }
 
-fn list(report: &mut Report, node: &Node) {
+fn list(report: &mut Table, node: &Node) {
     let process = Process::new(node.pid());
     let mut connection = node.admin().connect(node);
     const ROUNDS: usize = 20;
@@ -159,7 +160,7 @@ fn list(report: &mut Report, node: &Node) {
 }
 
 /// One change, many watchers: how long until the last has it.
-fn watchers(report: &mut Report, node: &Node) {
+fn watchers(report: &mut Table, node: &Node) {
     let process = Process::new(node.pid());
     let version =
         node.admin().connect(node).get(&format!("{MAPS}?limit=1")).json()["metadata"]["resourceVersion"]

@@ -1,4 +1,4 @@
-//! What the kernel says of the server's process.
+//! What the kernel says of a process.
 
 use std::{fs, time::Duration};
 
