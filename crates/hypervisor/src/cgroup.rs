@@ -17,6 +17,12 @@ use sha2::{Digest, Sha256};
 
 use crate::machine::MachineId;
 
+/// What one processor weighs, and the most that the kernel takes: in version 1, and in version 2.
+const SHARES: u64 = 1024;
+const MOST_SHARES: u64 = 262_144;
+const WEIGHT: u64 = 100;
+const MOST_WEIGHT: u64 = 10_000;
+
 /// The trees of this host in which machines of one data directory live.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
@@ -80,7 +86,7 @@ impl Cgroups {
             let outcome = match tree {
                 Tree::V2 { root } => limit_v2(root, &root.join(&self.parent), &directory, limits),
                 Tree::Memory { .. } => write(&directory.join("memory.limit_in_bytes"), limits.memory_bytes),
-                Tree::Cpu { .. } => write(&directory.join("cpu.shares"), u64::from(limits.cpus) * 1024),
+                Tree::Cpu { root } => limit_cpu(&root.join(&self.parent), &directory, limits),
             };
             if let Err(why) = outcome {
                 missing.push(why);
@@ -169,6 +175,18 @@ fn trees(mounts: &str) -> Vec<Tree> {
     trees
 }
 
+/// How much machines weigh together against everything else on the host: as much as its processors. Left alone, all of
+/// them together would weigh as much as any one other process.
+fn weight_of_all(weight_of_one: u64) -> u64 {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    processors * weight_of_one
+}
+
+fn limit_cpu(parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
+    write(&parent.join("cpu.shares"), weight_of_all(SHARES).min(MOST_SHARES))?;
+    write(&directory.join("cpu.shares"), u64::from(limits.cpus) * SHARES)
+}
+
 fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
     let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
     let has = |controller: &str| offered.split_ascii_whitespace().any(|name| name == controller);
@@ -184,7 +202,8 @@ fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Res
         write(&directory.join("memory.max"), limits.memory_bytes)?;
     }
     if has("cpu") {
-        write(&directory.join("cpu.weight"), (u64::from(limits.cpus) * 100).clamp(1, 10_000))?;
+        write(&parent.join("cpu.weight"), weight_of_all(WEIGHT).min(MOST_WEIGHT))?;
+        write(&directory.join("cpu.weight"), (u64::from(limits.cpus) * WEIGHT).clamp(1, MOST_WEIGHT))?;
     }
     Ok(())
 }
