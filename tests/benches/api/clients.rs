@@ -1,10 +1,8 @@
 //! Clients at work: each on its own kept-alive TLS connection, in a thread of its own.
 
-use std::{
-    sync::{
-        Arc, Barrier,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Barrier,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use sheaf_tests::{bench::sample::Sample, http::Connection, node::Node};

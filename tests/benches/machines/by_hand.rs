@@ -4,6 +4,7 @@
 //! settings. Only what Sheaf hands over as open descriptors (disks, tap, sockets) is named by path here.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -49,24 +50,25 @@ impl Recipe {
         let line: Vec<String> =
             line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let mut arguments = Vec::new();
-        let mut seed = Vec::new();
+        let mut sets: BTreeMap<String, String> = BTreeMap::new();
         // The first word is QEMU itself, the last is empty.
         let mut words = line[1..line.len() - 1].iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                "-add-fd" => drop(words.next()),
+                // It says which set of descriptors is which file: `fd=11,set=11,opaque=disk-root-0`.
+                "-add-fd" => {
+                    let said: Vec<&str> = words.next().unwrap().split([',', '=']).collect();
+                    sets.insert(format!("/dev/fdset/{}", said[3]), said[5].to_owned());
+                }
                 "-blockdev" => {
                     let mut node: Value = serde_json::from_str(words.next().unwrap()).unwrap();
-                    if let Some(set) = node["filename"].as_str().and_then(|name| name.strip_prefix("/dev/fdset/")) {
-                        let opened = fs::read_link(format!("/proc/{pid}/fd/{set}")).unwrap();
-                        node["filename"] = match opened.file_name().unwrap().to_str().unwrap() {
-                            "layer-0" => image.to_str().unwrap().into(),
-                            "layer-1" => format!("{DIRECTORY}/overlay").into(),
-                            _ => {
-                                seed = fs::read(&opened).unwrap();
-                                format!("{DIRECTORY}/seed").into()
-                            }
-                        };
+                    let set = node["filename"].as_str().and_then(|name| sets.get(name));
+                    match set.map(String::as_str) {
+                        None => {}
+                        Some("disk-root-0") => node["filename"] = image.to_str().unwrap().into(),
+                        Some("disk-root-1") => node["filename"] = format!("{DIRECTORY}/overlay").into(),
+                        Some("disk-seed-0") => node["filename"] = format!("{DIRECTORY}/seed").into(),
+                        Some(other) => panic!("what is {other}?"),
                     }
                     arguments.extend(["-blockdev".to_owned(), node.to_string()]);
                 }
@@ -89,7 +91,7 @@ impl Recipe {
         let bridge = format!("hand{}", std::process::id() % 100_000);
         run("ip", &["link", "add", &bridge, "type", "bridge"]);
         run("ip", &["link", "set", &bridge, "up"]);
-        Recipe { arguments, image: image.to_owned(), seed, directory, bridge }
+        Recipe { arguments, image: image.to_owned(), seed: seed_of(pid), directory, bridge }
     }
 
     /// Begins the `number`th machine. The seed is there already: nobody makes one each time by hand.
@@ -98,9 +100,10 @@ impl Recipe {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("seed"), &self.seed).unwrap();
         let tap = format!("{}-{number}", self.bridge);
-        let arguments = self.arguments.iter().map(|argument| {
-            argument.replace(DIRECTORY, directory.to_str().unwrap()).replace(TAP, &tap)
-        });
+        let arguments = self
+            .arguments
+            .iter()
+            .map(|argument| argument.replace(DIRECTORY, directory.to_str().unwrap()).replace(TAP, &tap));
         let qemu = Command::new("sh")
             .args(["-c", SCRIPT, "by-hand"])
             .args([&self.image, &directory])
@@ -134,6 +137,15 @@ impl Drop for ByHand {
         run("ip", &["link", "delete", &self.tap]);
         _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// The seed that a machine of Sheaf's has open.
+fn seed_of(pid: i32) -> Vec<u8> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|entry| entry.unwrap().path());
+    let is_seed = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|opened| opened.components().any(|part| part.as_os_str() == "seeds"))
+    };
+    fs::read(open.into_iter().find(is_seed).unwrap()).unwrap()
 }
 
 fn run(program: &str, arguments: &[&str]) {

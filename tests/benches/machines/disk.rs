@@ -16,7 +16,7 @@ use sheaf_tests::{
     machines::{Farm, MACHINES, Serial, claim, machine},
 };
 
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 5;
 const SECONDS: u32 = 2;
 const LEAST_OF_BARE: f64 = 0.95;
 const UUID: &str = "44444444-0000-4000-8000-000000000001";
@@ -41,7 +41,8 @@ pub fn measure(report: &mut Report) {
     let farm = Farm::start();
     let scratch = farm.node.scratch();
     let meter = built_meter(&scratch);
-    let bare = [Bare::start(&scratch, "io_uring", &tiny, &meter), Bare::start(&scratch, "native", &tiny, &meter)];
+    let bare =
+        [Bare::start(&scratch, "io_uring", &tiny, &meter), Bare::start(&scratch, "native", &tiny, &meter)];
     let mut guests: Vec<Serial> = bare.iter().map(Bare::serial).collect();
     guests.push(machine_of_sheaf(&farm, &tiny, &meter));
     for guest in &mut guests {
@@ -110,15 +111,19 @@ fn machine_of_sheaf(farm: &Farm, tiny: &TinyGuest, meter: &Path) -> Serial {
     farm.image("meter", meter);
     let mut vm = machine("measured", UUID, None);
     let claims = json!([
-        claim("root", Some("tiny"), "1Gi"), claim("meter", Some("meter"), "16Mi"), claim("data", None, "1Gi")
+        claim("root", Some("tiny"), "1Gi"),
+        claim("meter", Some("meter"), "16Mi"),
+        claim("data", None, "1Gi")
     ]);
     vm["metadata"]["annotations"] = json!({"harvesterhci.io/volumeClaimTemplates": claims.to_string()});
     vm["spec"]["runStrategy"] = "Always".into();
     let names = ["root", "meter", "data"];
     let spec = &mut vm["spec"]["template"]["spec"];
     spec["domain"]["memory"] = json!({"guest": "256Mi"});
-    spec["domain"]["devices"]["disks"] = names.map(|name| json!({"name": name, "disk": {"bus": "virtio"}})).into();
-    spec["volumes"] = names.map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).into();
+    spec["domain"]["devices"]["disks"] =
+        names.map(|name| json!({"name": name, "disk": {"bus": "virtio"}})).into();
+    spec["volumes"] =
+        names.map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).into();
     farm.api().post(MACHINES, &vm).object();
     farm.serial(&farm.running("measured"))
 }
@@ -136,17 +141,23 @@ impl Bare {
         let (root, data, serial) = (place.join("root"), place.join("data"), place.join("serial"));
         fs::copy(&tiny.disk, &root).unwrap();
         fs::File::create(&data).unwrap().set_len(1 << 30).unwrap();
-        let mut command = Command::new("qemu-system-x86_64");
+        // It ends with us, however we end.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"]);
         command.args(["-accel", "tcg,thread=multi,tb-size=64", "-cpu", "max", "-smp", "1", "-m", "256"]);
+        command.arg("-kernel").arg(&tiny.kernel).arg("-initrd").arg(&tiny.initramfs);
+        command.args(["-append", "console=ttyS0 quiet panic=-1"]);
         for (name, file) in [("root", root.as_path()), ("meter", meter), ("data", &data)] {
+            // All guests share the meter.
+            let read_only = name == "meter";
             let file = json!({
                 "driver": "file", "node-name": format!("{name}-file"), "filename": file, "aio": aio,
-                "cache": {"direct": true}, "discard": "unmap",
+                "cache": {"direct": true}, "discard": "unmap", "read-only": read_only,
             });
             let node = json!({
                 "driver": "raw", "node-name": name, "file": format!("{name}-file"), "cache": {"direct": true},
-                "discard": "unmap",
+                "discard": "unmap", "read-only": read_only,
             });
             let device = json!({
                 "driver": "virtio-blk-pci", "drive": name, "iothread": format!("{name}-thread"), "write-cache": "on",

@@ -30,6 +30,8 @@ pub struct Fleet {
 
 /// How long one machine took from before its creation was asked for.
 pub struct Start {
+    /// Until it was bound to its node: all that is done before the agent begins.
+    pub bound: Duration,
     /// Until QEMU said that the guest runs.
     pub running: Duration,
     /// Until a watch said that its phase is Running.
@@ -64,7 +66,7 @@ impl Fleet {
         together.wait();
         let began = Instant::now();
         let mut asking = BTreeMap::new();
-        let mut told = BTreeMap::new();
+        let (mut bound, mut told) = (BTreeMap::new(), BTreeMap::new());
         while told.len() < names.len() {
             let instance = watch.next().expect("the watch goes on")["object"].take();
             let name = instance["metadata"]["name"].as_str().unwrap().to_owned();
@@ -72,11 +74,15 @@ impl Fleet {
                 let socket = self.tools_socket(&instance);
                 asking.insert(name.clone(), thread::spawn(move || qmp::until_running(&socket)));
             }
+            if instance["status"]["nodeName"].is_string() {
+                bound.entry(name.clone()).or_insert_with(|| began.elapsed());
+            }
             if instance["status"]["phase"] == "Running" {
                 told.entry(name).or_insert_with(|| began.elapsed());
             }
         }
         let starts = asking.into_iter().map(|(name, asked)| Start {
+            bound: bound[&name],
             running: asked.join().unwrap() - began,
             told: told[&name],
         });
@@ -129,5 +135,7 @@ fn halting(name: &str) -> Value {
     let spec = &mut vm["spec"]["template"]["spec"];
     spec["terminationGracePeriodSeconds"] = 0.into();
     spec["domain"]["memory"] = json!({"guest": "64Mi"});
+    // They halt: fifty of them fit where fifty that compute would not.
+    spec["domain"]["resources"] = json!({"requests": {"cpu": "10m"}});
     vm
 }

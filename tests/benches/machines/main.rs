@@ -42,7 +42,7 @@ fn method() -> String {
          Memory before is that of a fresh node, so whatever is kept of earlier machines counts too."
             .to_owned(),
         "**Disks** are measured inside a tiny Linux guest with `O_DIRECT`, one request at a time, on 1 GiB that was \
-         written once before; each number is the median of nine rounds of two seconds, all places in turns. \
+         written once before; each number is the median of five rounds of two seconds, all places in turns. \
          *Bare* is QEMU with a raw file, `cache.direct=on` and a virtio disk with an I/O thread, once with each way of doing I/O; \
          Sheaf is compared with whichever was better."
             .to_owned(),
