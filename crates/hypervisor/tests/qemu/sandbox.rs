@@ -98,6 +98,15 @@ async fn a_machine_is_in_its_cgroups_with_room_for_qemu_itself() {
             assert!(bytes < (machine.memory_mib + 1024) << 20, "{}: {bytes}", file.display());
         }
     }
+    // All machines together weigh as much as the host's processors, not as much as one process.
+    let processors = std::thread::available_parallelism().unwrap().get() as u64;
+    for (name, most, of_one) in [("cpu.shares", 262_144, 1024), ("cpu.weight", 10_000, 100)] {
+        for (file, _) in limits.iter().filter(|(file, _)| file.ends_with(name)) {
+            let parent = file.parent().unwrap().parent().unwrap();
+            let together = std::fs::read_to_string(parent.join(name)).unwrap();
+            assert_eq!(together.trim(), (processors * of_one).min(most).to_string(), "{}", file.display());
+        }
+    }
     // A host may have no cgroups, or none for us; then there is nothing to be in.
     if !limits.is_empty() {
         assert_eq!(house.cgroups.processes(&machine.id), [pid]);
