@@ -14,6 +14,7 @@ mod machines;
 mod node_identity;
 mod node_machines;
 mod sealing;
+mod refused_power;
 mod two_servers;
 mod uploading;
 mod watching;
