@@ -27,7 +27,7 @@ use sheaf_resources::{
             PROTECTION_FINALIZER as VOLUME_PROTECTION,
         },
         persistent_volume_claim::{
-            IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, requested,
+            self, IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, requested,
         },
         storage_class::{IMAGE_PARAMETER, PROVISIONER},
         virtual_machine::VirtualMachine,
@@ -162,6 +162,7 @@ impl Claims {
         self.references.set(place, things);
         let (source, image) = match image {
             None => (Source::Empty, None),
+            Some(image) if !is_named(claim, &image) => (Source::UnnamedImage, None),
             Some((namespace, name)) => {
                 let image: Option<Object<VirtualMachineImage>> =
                     object::find(client, &namespace, &name).await?;
@@ -274,8 +275,15 @@ pub(crate) fn image_of(
     let parameters = class.and_then(|class| class.typed.parameters.as_ref());
     let of_class =
         parameters.and_then(|parameters| parameters.get(IMAGE_PARAMETER)).map_or("", String::as_str);
-    let image = [claim.annotation(IMAGE_ANNOTATION), of_class].into_iter().find(|image| !image.is_empty())?;
-    image.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+    let (namespace, name) = persistent_volume_claim::image_of(claim.annotation(IMAGE_ANNOTATION), of_class)?;
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+/// Whether the image of another namespace was named by somebody: who may do so is asked at the door, and it is asked
+/// of names alone. A class says nothing of who made the claim, and may come after it.
+fn is_named(claim: &Object<PersistentVolumeClaim>, (namespace, name): &Place) -> bool {
+    claim.metadata().namespace.as_ref() == Some(namespace)
+        || claim.annotation(IMAGE_ANNOTATION) == format!("{namespace}/{name}")
 }
 
 pub(crate) fn source_of(image: Option<&Object<VirtualMachineImage>>) -> Source {

@@ -54,6 +54,9 @@ pub enum Source {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
+    /// Its class is of another namespace's image, and the claim itself does not name that image: nobody was asked
+    /// whether its author may read it.
+    UnnamedImage,
     /// Whether its volumes are made by Sheaf.
     pub ours: bool,
     pub binding: Binding,
@@ -133,6 +136,8 @@ pub enum Reason {
     /// The volume it names is somebody else's, or gone.
     VolumeLost,
 }
+    /// The image is another namespace's, and the claim does not name it.
+    UnnamedImage,
 
 impl Reason {
     pub fn words(self) -> (&'static str, String) {
@@ -161,6 +166,11 @@ impl Reason {
             }
             Reason::InUse => ("InUse", "a virtual machine still uses this claim"),
             Reason::MayNotGrow => {
+            Reason::UnnamedImage => (
+                "ProvisioningFailed",
+                "the storage class is that of another namespace's image: name the image in the annotation \
+                 harvesterhci.io/imageId of this claim, for which one must be allowed to get it",
+            ),
                 ("VolumeResizeFailed", "the storage class does not let its volumes be resized")
             }
             Reason::VolumeLost => {
@@ -217,6 +227,7 @@ fn creation(seen: &Seen) -> Step {
         }
     };
     Step::Wait(reason)
+        (Source::UnnamedImage, _) => Reason::UnnamedImage,
 }
 
 fn growth(seen: &Seen, volume: &Volume) -> Step {
@@ -430,6 +441,7 @@ mod tests {
         assert_eq!(step(released), VolumeStep::DeleteVolume);
         assert_eq!(step(SeenVolume { reclaim: Reclaim::Retain, ..released }), VolumeStep::Rest);
     }
+        assert_eq!(next_step(&of(Source::UnnamedImage)), Step::Wait(Reason::UnnamedImage));
 
     #[test]
     fn a_deleted_volume_stays_while_its_claim_has_it_and_then_until_its_bytes_are_gone() {

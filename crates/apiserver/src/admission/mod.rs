@@ -4,6 +4,7 @@
 //! Runs before validation, so that what is completed here is validated like anything else. The decisions that need
 //! no look around are pure functions of the kinds in `resources`; here is where their surroundings come from.
 
+mod image_use;
 mod machines;
 mod namespace;
 mod network;
@@ -48,7 +49,8 @@ impl ApiServer {
                 self.admit_rights(call, new, None)?;
                 self.admit_username(call, new, None).await?;
                 self.admit_node(call, Some(new), None)?;
-                self.admit_kind(call, new, None).await
+                self.admit_kind(call, new, None).await?;
+                self.admit_image_use(call, new, None)
             }
             Operation::Update { new, old, part } => {
                 if part == Part::Main {
@@ -59,7 +61,8 @@ impl ApiServer {
                 if part == Part::Main {
                     self.admit_kind(call, new, Some(old)).await?;
                 }
-                Ok(())
+                // With the status of some kinds one writes their annotations too.
+                self.admit_image_use(call, new, Some(old))
             }
             Operation::Delete { old } => {
                 self.admit_node(call, None, Some(old))?;

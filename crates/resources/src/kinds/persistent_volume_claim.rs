@@ -19,6 +19,12 @@ pub const PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
 
 pub(super) const ACCESS_MODES: [(&str, &str); 4] = [
     ("ReadWriteOnce", "RWO"),
+/// `(namespace, name)` of the image that a claim is a copy of: what its annotation says, else what its class is for.
+pub fn image_of<'a>(annotation: &'a str, class_is_for: &'a str) -> Option<(&'a str, &'a str)> {
+    let image = if annotation.is_empty() { class_is_for } else { annotation };
+    image.split_once('/')
+}
+
     ("ReadOnlyMany", "ROX"),
     ("ReadWriteMany", "RWX"),
     ("ReadWriteOncePod", "RWOP"),
