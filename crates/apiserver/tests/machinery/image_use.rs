@@ -136,3 +136,39 @@ async fn who_edits_a_machine_answers_for_what_they_add() {
     let fine = json!({"metadata": {"annotations": fine["metadata"]["annotations"]}});
     house.patch(&path, "merge-patch", fine).await.ok();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_images_owner_cannot_make_the_cluster_lose_its_bytes() {
+    let mut house = with_an_image_elsewhere().await;
+    let mut new = image("mine", "mine");
+    new["metadata"]["annotations"] = json!({"sheaf.io/node": "n7"});
+    let made = house.post(IMAGES, new).await.ok();
+    assert!(made["metadata"]["annotations"]["sheaf.io/node"].is_null(), "where it goes is not theirs to say");
+    let path = format!("{IMAGES}/mine");
+    let placed =
+        json!({"metadata": {"annotations": {"sheaf.io/node": "n1"}, "finalizers": ["sheaf.io/image-data"]}});
+    house.user = root();
+    house.patch(&path, "merge-patch", placed.clone()).await.ok();
+    house.user = jo();
+    for change in [
+        json!({"metadata": {"annotations": {"sheaf.io/node": null}}}),
+        json!({"metadata": {"annotations": {"sheaf.io/node": "n2"}}}),
+        json!({"metadata": {"finalizers": null}}),
+        json!({"metadata": {"finalizers": ["somebody.io/else"]}}),
+    ] {
+        let refused = house.patch(&path, "merge-patch", change.clone()).await;
+        assert_eq!(refused.refusal(), (403, "Forbidden"), "{change}: {:#}", refused.body);
+    }
+    // The rest of it is theirs, and who writes it whole and leaves these out did not mean them.
+    let change = json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["somebody.io/else", "sheaf.io/image-data"]}});
+    house.patch(&path, "merge-patch", change).await.ok();
+    let mut whole = json!({"metadata": {"name": "mine"}, "spec": made["spec"]});
+    whole["spec"]["description"] = json!("new");
+    house
+        .patch(&path, "merge-patch", json!({"metadata": {"finalizers": ["sheaf.io/image-data"]}}))
+        .await
+        .ok();
+    let kept = house.put(&path, whole).await.ok();
+    assert_eq!(kept["metadata"]["annotations"]["sheaf.io/node"], "n1");
+    assert_eq!(kept["metadata"]["finalizers"], json!(["sheaf.io/image-data"]));
+}
