@@ -17,8 +17,8 @@ use sheaf_hypervisor::{
 use sheaf_network::{Mac, NicId, Port};
 use sheaf_resources::{
     kinds::{
-        cluster_network,
-        network_attachment_definition::{self, NetworkAttachmentDefinition, Tagging},
+        cluster_network::{self, MANAGEMENT},
+        network_attachment_definition::{self, Attachment, NetworkAttachmentDefinition, Tagging},
         persistent_volume::IMAGE_UID_ATTRIBUTE,
         virtual_machine_instance::{
             VirtualMachineInstance, devices::Disk, network::Network, status::ClaimInfo, volume::Volume,
@@ -286,10 +286,7 @@ impl Hands {
         };
         let parsed = network_attachment_definition::parse(&definition.spec.config)
             .map_err(|why| odd(why.to_string()))?;
-        match parsed.tagging {
-            Tagging::Untagged => Ok(cluster_network::bridge_of(&parsed.cluster_network)),
-            _ => Err(odd("this node has no uplink on which frames could be tagged".to_owned())),
-        }
+        bridge_for(&parsed).map_err(odd)
     }
 
     /// The Secrets that the seeds need, as far as they are there.
@@ -427,6 +424,20 @@ async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Clai
     Ok(Claimed { id, bytes, image, info })
 }
 
+/// The bridge that leads to a network, or why none does. Nodes have the one of `mgmt` and no uplinks so far.
+fn bridge_for(network: &Attachment) -> Result<String, String> {
+    let cluster_network = &network.cluster_network;
+    match network.tagging {
+        Tagging::Untagged if cluster_network == MANAGEMENT => Ok(cluster_network::bridge_of(cluster_network)),
+        Tagging::Untagged => Err(format!(
+            "this node has no uplink of cluster network {cluster_network}, only the network of {MANAGEMENT}"
+        )),
+        Tagging::Vlan(_) | Tagging::Trunk(_) => {
+            Err("this node has no uplink on which frames could be tagged".to_owned())
+        }
+    }
+}
+
 /// Whether the guest may only read a volume: the claim says so, the disk does, or it is a disc.
 fn is_read_only(instance: &VirtualMachineInstance, volume: &Volume) -> bool {
     let claim = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only);
@@ -449,5 +460,20 @@ pub(crate) fn found<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube
         Ok(object) => Ok(Some(object)),
         Err(why) if is_not_found(&why) => Ok(None),
         Err(why) => Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_no_node_leads_to_is_the_reason_and_not_a_missing_address() {
+        let to = |cluster_network: &str, tagging| {
+            bridge_for(&Attachment { cluster_network: cluster_network.into(), tagging, mtu: None })
+        };
+        assert_eq!(to("mgmt", Tagging::Untagged).as_deref(), Ok("mgmt-br"));
+        assert!(to("lab", Tagging::Untagged).unwrap_err().contains("no uplink of cluster network lab"));
+        assert!(to("mgmt", Tagging::Vlan(7)).unwrap_err().contains("tagged"));
     }
 }
