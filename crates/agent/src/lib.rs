@@ -76,6 +76,7 @@ pub async fn run(
         storage: tools.storage.clone(),
         after: tools.after_step.clone(),
     };
+    let sweep = virtual_machine_image::sweep::run(client.clone(), tools.storage.clone());
     let (ports, has_taps) = (tools.ports.clone(), abilities.taps);
     let answers = async {
         match has_taps {
@@ -98,6 +99,7 @@ pub async fn run(
         () = node => {}
         () = reconciling::run(images, client.clone()) => {}
         () = reconciling::run(volumes, client) => {}
+        () = sweep => {}
         () = answers => {}
         () = sampler.run() => {}
         () = virtual_machine_instance::run(hands) => {}

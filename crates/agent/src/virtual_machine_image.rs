@@ -4,6 +4,8 @@
 //! the loop; where it stands is asked of the storage, so the loop, a restart and a retry all look at
 //! the same truth. An upload is brought in through the stream port.
 
+pub mod sweep;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -23,11 +23,11 @@ use sheaf_planner::claim::{self, Binding, Class, Reason, Reclaim, Seen, Source, 
 use sheaf_resources::{
     kinds::{
         persistent_volume::{
-            BACKEND_ATTRIBUTE, CLAIM_ANNOTATION, DATA_FINALIZER, IMAGE_UID_ATTRIBUTE, LOCAL_BACKEND,
-            PROTECTION_FINALIZER as VOLUME_PROTECTION,
+            BACKEND_ATTRIBUTE, CLAIM_ANNOTATION, DATA_FINALIZER, GROWN_ANNOTATION, IMAGE_UID_ATTRIBUTE,
+            LOCAL_BACKEND, PROTECTION_FINALIZER as VOLUME_PROTECTION,
         },
         persistent_volume_claim::{
-            IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, requested,
+            self, IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, RESIZE_PENDING, requested,
         },
         storage_class::{IMAGE_PARAMETER, PROVISIONER},
         virtual_machine::VirtualMachine,
@@ -162,6 +162,7 @@ impl Claims {
         self.references.set(place, things);
         let (source, image) = match image {
             None => (Source::Empty, None),
+            Some(image) if !is_named(claim, &image) => (Source::UnnamedImage, None),
             Some((namespace, name)) => {
                 let image: Option<Object<VirtualMachineImage>> =
                     object::find(client, &namespace, &name).await?;
@@ -176,6 +177,7 @@ impl Claims {
         let patient = class.as_ref().and_then(|class| class.volume_binding_mode.as_deref())
             == Some("WaitForFirstConsumer");
         let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
+        let conditions = claim.read.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let bound = status.and_then(|status| status.phase.as_deref()) == Some("Bound");
         let in_use = (claim.is_being_deleted() || (patient && !bound)) && self.is_in_use(place).await?;
         let seen = Seen {
@@ -184,6 +186,7 @@ impl Claims {
             bound,
             volume_name: spec.volume_name.clone().unwrap_or_default(),
             requested_bytes: requested(&claim.read.data).unwrap_or(0),
+            resize_pending: conditions.iter().any(is_resize_pending),
             capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
             class: class.map(|class| Class {
                 ours: class.provisioner == PROVISIONER,
@@ -256,8 +259,25 @@ impl Claims {
             Step::NoteCapacity { bytes } => {
                 let mut status = status.clone();
                 status["capacity"]["storage"] = json!(quantity::bytes(*bytes));
+                if let Some(conditions) = status["conditions"].as_array_mut() {
+                    conditions.retain(|condition| !is_resize_pending(condition));
+                }
                 claim.write_status(status).await?;
                 let words = ("Normal", "VolumeResizeSuccessful", "the volume is as large as was asked for");
+                tell(&self.context, COMPONENT, &claim.read, words, How::Now).await;
+            }
+            Step::NoteResizePending => {
+                let mut status = status.clone();
+                let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+                let message = "waiting for a virtual machine that uses the volume to be started (again): its node \
+                               then makes the volume larger";
+                conditions.push(json!({
+                    "type": RESIZE_PENDING, "status": "True", "message": message,
+                    "lastTransitionTime": self.context.world.clock.rfc3339(),
+                }));
+                status["conditions"] = conditions.into();
+                claim.write_status(status).await?;
+                let words = ("Normal", RESIZE_PENDING, message);
                 tell(&self.context, COMPONENT, &claim.read, words, How::Now).await;
             }
             Step::ReleaseClaim => claim.remove_finalizer(PROTECTION_FINALIZER).await?,
@@ -274,8 +294,15 @@ pub(crate) fn image_of(
     let parameters = class.and_then(|class| class.typed.parameters.as_ref());
     let of_class =
         parameters.and_then(|parameters| parameters.get(IMAGE_PARAMETER)).map_or("", String::as_str);
-    let image = [claim.annotation(IMAGE_ANNOTATION), of_class].into_iter().find(|image| !image.is_empty())?;
-    image.split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+    let (namespace, name) = persistent_volume_claim::image_of(claim.annotation(IMAGE_ANNOTATION), of_class)?;
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+/// Whether the image of another namespace was named by somebody: who may do so is asked at the door, and it is asked
+/// of names alone. A class says nothing of who made the claim, and may come after it.
+fn is_named(claim: &Object<PersistentVolumeClaim>, (namespace, name): &Place) -> bool {
+    claim.metadata().namespace.as_ref() == Some(namespace)
+        || claim.annotation(IMAGE_ANNOTATION) == format!("{namespace}/{name}")
 }
 
 pub(crate) fn source_of(image: Option<&Object<VirtualMachineImage>>) -> Source {
@@ -289,7 +316,12 @@ pub(crate) fn source_of(image: Option<&Object<VirtualMachineImage>>) -> Source {
     }
 }
 
+fn is_resize_pending(condition: &Value) -> bool {
+    condition["type"] == RESIZE_PENDING
+}
+
 fn in_planner_words(volume: &PersistentVolume) -> Volume {
+    let grown = volume.metadata.annotations.as_ref().and_then(|all| all.get(GROWN_ANNOTATION));
     let spec = volume.spec.as_ref();
     let capacity = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
     let claim = spec.and_then(|spec| spec.claim_ref.as_ref());
@@ -297,6 +329,8 @@ fn in_planner_words(volume: &PersistentVolume) -> Volume {
         claim_uid: claim.and_then(|claim| claim.uid.clone()).unwrap_or_default(),
         bound: volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound"),
         capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
+        placed: spec.is_some_and(|spec| spec.node_affinity.is_some()),
+        grown_bytes: grown.and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
     }
 }
 

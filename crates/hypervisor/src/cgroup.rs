@@ -51,8 +51,23 @@ impl Tree {
 pub struct Limits {
     pub memory_bytes: u64,
     /// In CPUs' worth: when the host is busy, a machine with four gets twice what one with
-    /// two gets. No ceiling.
+    /// two gets.
     pub cpus: u32,
+    /// The ceiling, in thousandths of a CPU; without one a machine uses what is free.
+    pub cpu_ceiling_milli: Option<u32>,
+}
+
+/// Over which a CPU ceiling holds: the kernel's own default.
+const PERIOD_MICROS: u64 = 100_000;
+/// The kernel takes no less.
+const LEAST_QUOTA_MICROS: u64 = 1_000;
+
+impl Limits {
+    /// The CPU time that all processes of a machine may use in each period.
+    fn quota_micros(&self) -> Option<u64> {
+        let milli = u64::from(self.cpu_ceiling_milli?);
+        Some((milli * PERIOD_MICROS / 1_000).max(LEAST_QUOTA_MICROS))
+    }
 }
 
 impl Cgroups {
@@ -86,7 +101,7 @@ impl Cgroups {
             let outcome = match tree {
                 Tree::V2 { root } => limit_v2(root, &root.join(&self.parent), &directory, limits),
                 Tree::Memory { .. } => write(&directory.join("memory.limit_in_bytes"), limits.memory_bytes),
-                Tree::Cpu { root } => limit_cpu(&root.join(&self.parent), &directory, limits),
+                Tree::Cpu { root } => limit_cpu_v1(&root.join(&self.parent), &directory, limits),
             };
             if let Err(why) = outcome {
                 missing.push(why);
@@ -182,9 +197,17 @@ fn weight_of_all(weight_of_one: u64) -> u64 {
     processors * weight_of_one
 }
 
-fn limit_cpu(parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
+fn limit_cpu_v1(parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
     write(&parent.join("cpu.shares"), weight_of_all(SHARES).min(MOST_SHARES))?;
-    write(&directory.join("cpu.shares"), u64::from(limits.cpus) * SHARES)
+    write(&directory.join("cpu.shares"), u64::from(limits.cpus) * SHARES)?;
+    // One that was launched before may have had a ceiling.
+    if let Some(quota) = limits.quota_micros() {
+        write(&directory.join("cpu.cfs_period_us"), PERIOD_MICROS)?;
+        write(&directory.join("cpu.cfs_quota_us"), quota)?;
+    } else if directory.join("cpu.cfs_quota_us").exists() {
+        write(&directory.join("cpu.cfs_quota_us"), -1)?;
+    }
+    Ok(())
 }
 
 fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
@@ -204,6 +227,11 @@ fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Res
     if has("cpu") {
         write(&parent.join("cpu.weight"), weight_of_all(WEIGHT).min(MOST_WEIGHT))?;
         write(&directory.join("cpu.weight"), (u64::from(limits.cpus) * WEIGHT).clamp(1, MOST_WEIGHT))?;
+        if let Some(quota) = limits.quota_micros() {
+            write(&directory.join("cpu.max"), format!("{quota} {PERIOD_MICROS}"))?;
+        } else if directory.join("cpu.max").exists() {
+            write(&directory.join("cpu.max"), "max")?;
+        }
     }
     Ok(())
 }
@@ -255,9 +283,30 @@ mod tests {
         let file = root.path().join("not-a-directory");
         fs::write(&file, "").unwrap();
         let cgroups = Cgroups { trees: vec![Tree::Memory { root: file }], parent: "sheaf-test".into() };
-        let limits = Limits { memory_bytes: 1 << 20, cpus: 1 };
+        let limits = Limits { memory_bytes: 1 << 20, cpus: 1, cpu_ceiling_milli: None };
         let (joins, missing) = cgroups.make(&"a".parse().unwrap(), limits);
         assert!(joins.is_empty());
         assert_eq!(missing.len(), 1, "{missing:?}");
+    }
+
+    #[test]
+    fn a_cpu_ceiling_is_set_and_taken_back() {
+        let root = tempfile::tempdir().unwrap();
+        let (one, two) = (root.path().join("v1"), root.path().join("v2"));
+        fs::create_dir_all(&two).unwrap();
+        fs::write(two.join("cgroup.controllers"), "cpu").unwrap();
+        let trees = vec![Tree::Cpu { root: one.clone() }, Tree::V2 { root: two.clone() }];
+        let cgroups = Cgroups { trees, parent: "p".into() };
+        let read = |file: PathBuf| fs::read_to_string(file).unwrap();
+        for (ceiling, quota, max) in
+            [(Some(1500), "150000", "150000 100000"), (Some(1), "1000", "1000 100000"), (None, "-1", "max")]
+        {
+            let limits = Limits { memory_bytes: 1 << 20, cpus: 2, cpu_ceiling_milli: ceiling };
+            let (_, missing) = cgroups.make(&"a".parse().unwrap(), limits);
+            assert!(missing.is_empty(), "{missing:?}");
+            assert_eq!(read(one.join("p/a/cpu.cfs_quota_us")), quota);
+            assert_eq!(read(two.join("p/a/cpu.max")), max);
+            assert_eq!(read(one.join("p/a/cpu.shares")), "2048");
+        }
     }
 }

@@ -293,8 +293,11 @@ impl Hypervisor {
 
         directory.clear_run().map_err(failed)?;
         self.after(Step::LeftoversCleared);
-        let limits =
-            Limits { memory_bytes: overhead::memory_limit_mib(machine) << 20, cpus: machine.cpu.count() };
+        let limits = Limits {
+            memory_bytes: overhead::memory_limit_mib(machine) << 20,
+            cpus: machine.cpu.count(),
+            cpu_ceiling_milli: machine.cpu.limit_milli,
+        };
         let (cgroups, missing) = self.config.cgroups.make(id, limits);
         for what in missing {
             tracing::warn!(machine = %id, what, "a limit is missing");

@@ -20,7 +20,15 @@ fn machine() -> Machine {
         uuid: "7d9f1a52-3c0e-4a6b-9b1e-0c2d3e4f5a6b".into(),
         machine_type: "pc-q35-7.2".into(),
         accelerator: Accelerator::Kvm,
-        cpu: Cpu { model: "host".into(), features: vec![], sockets: 1, cores: 2, threads: 1, max_sockets: 4 },
+        cpu: Cpu {
+            model: "host".into(),
+            features: vec![],
+            sockets: 1,
+            cores: 2,
+            threads: 1,
+            max_sockets: 4,
+            limit_milli: None,
+        },
         memory_mib: 2048,
         balloon: true,
         firmware: Firmware::Bios,
@@ -33,6 +41,7 @@ fn machine() -> Machine {
         serial_console: true,
         graphics: true,
         tablet: true,
+        virtio_tablet: false,
         acpi: true,
         start_paused: false,
     }
@@ -47,6 +56,7 @@ fn bare() -> Machine {
         serial_console: false,
         graphics: false,
         tablet: false,
+        virtio_tablet: false,
         ..machine()
     }
 }

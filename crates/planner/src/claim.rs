@@ -15,6 +15,8 @@
 //! - Immediate claims are bound at once, whoever will use them. The others wait for the first
 //!   machine, whose node then decides where the volume is.
 //! - A claim in use is not let go, however deleted. A volume never shrinks.
+//! - A claim's capacity is what its volume has, not what it will have: a volume that is on a node has grown when that
+//!   node says so, which it does when it next makes a machine ready that uses it.
 
 /// A claim, its class, and the volume that names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Seen {
     pub requested_bytes: i64,
     /// `status.capacity`.
     pub capacity_bytes: i64,
+    /// It has the condition that its volume is still to grow.
+    pub resize_pending: bool,
     /// `None` when there is no such class.
     pub class: Option<Class>,
     /// What its volume begins as.
@@ -50,6 +54,9 @@ pub enum Source {
     ArrivingImage,
     /// A copy of an image that could not be fetched.
     FailedImage,
+    /// Its class is of another namespace's image, and the claim itself does not name that image: nobody was asked
+    /// whether its author may read it.
+    UnnamedImage,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +87,12 @@ pub struct Volume {
     pub claim_uid: String,
     /// `status.phase` is Bound.
     pub bound: bool,
+    /// What it is to have: `spec.capacity`.
     pub capacity_bytes: i64,
+    /// It is on some node, or is to be.
+    pub placed: bool,
+    /// What its node made it grow to, as far as that was said.
+    pub grown_bytes: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,10 +117,12 @@ pub enum Step {
     GrowVolume {
         bytes: i64,
     },
-    /// Write the claim's `status.capacity`.
+    /// Write the claim's `status.capacity`; it has no condition about it any more.
     NoteCapacity {
         bytes: i64,
     },
+    /// Write the condition that its node has yet to make the volume larger.
+    NoteResizePending,
     /// Take our finalizer off the claim.
     ReleaseClaim,
 }
@@ -122,6 +136,8 @@ pub enum Reason {
     MissingImage,
     ArrivingImage,
     FailedImage,
+    /// The image is another namespace's, and the claim does not name it.
+    UnnamedImage,
     /// The image would not fit.
     SmallerThanImage {
         virtual_size: i64,
@@ -150,6 +166,11 @@ impl Reason {
             Reason::FailedImage => {
                 ("ProvisioningFailed", "the image of this volume could not be imported: see its conditions")
             }
+            Reason::UnnamedImage => (
+                "ProvisioningFailed",
+                "the storage class is that of another namespace's image: name the image in the annotation \
+                 harvesterhci.io/imageId of this claim, for which one must be allowed to get it",
+            ),
             Reason::SmallerThanImage { virtual_size } => {
                 let message = format!(
                     "the image of this volume has {virtual_size} bytes: make a claim that asks for at least as many"
@@ -206,6 +227,7 @@ fn creation(seen: &Seen) -> Step {
         (Source::MissingImage, _) => Reason::MissingImage,
         (Source::ArrivingImage, _) => Reason::ArrivingImage,
         (Source::FailedImage, _) => Reason::FailedImage,
+        (Source::UnnamedImage, _) => Reason::UnnamedImage,
         (_, None) => Reason::NoClass,
         (_, Some(Class { ours: false, .. })) => Reason::NoProvisioner,
         (_, Some(Class { binding: Binding::WaitForFirstConsumer, .. })) if !seen.in_use => Reason::NoConsumer,
@@ -228,10 +250,13 @@ fn growth(seen: &Seen, volume: &Volume) -> Step {
             Step::Wait(Reason::MayNotGrow)
         };
     }
-    if seen.capacity_bytes == volume.capacity_bytes {
-        Step::Rest
-    } else {
-        Step::NoteCapacity { bytes: volume.capacity_bytes }
+    // What nobody made yet is made as large as it is to be.
+    let is_made_so = !volume.placed || volume.grown_bytes >= volume.capacity_bytes;
+    match (seen.capacity_bytes < volume.capacity_bytes, seen.resize_pending) {
+        (true, _) if is_made_so => Step::NoteCapacity { bytes: volume.capacity_bytes },
+        (true, false) => Step::NoteResizePending,
+        (false, true) => Step::NoteCapacity { bytes: volume.capacity_bytes },
+        (true, true) | (false, false) => Step::Rest,
     }
 }
 
@@ -306,12 +331,16 @@ mod tests {
         Seen { uid: "u".into(), requested_bytes: GIB, class: class(Binding::Immediate), ..Seen::default() }
     }
 
+    /// Bound, and made by nobody yet.
+    fn volume(capacity_bytes: i64) -> Volume {
+        Volume { claim_uid: "u".into(), bound: true, capacity_bytes, placed: false, grown_bytes: 0 }
+    }
+
     /// What the world looks like once a step was taken.
     fn obey(mut seen: Seen, step: &Step) -> Seen {
         match step {
             Step::CreateVolume { bytes, .. } => {
-                seen.volume =
-                    Some(Volume { claim_uid: seen.uid.clone(), bound: false, capacity_bytes: *bytes });
+                seen.volume = Some(Volume { claim_uid: seen.uid.clone(), bound: false, ..volume(*bytes) });
             }
             Step::BindVolume => seen.volume.iter_mut().for_each(|volume| volume.bound = true),
             Step::NameVolume { name } => seen.volume_name.clone_from(name),
@@ -319,7 +348,8 @@ mod tests {
             Step::GrowVolume { bytes } => {
                 seen.volume.iter_mut().for_each(|volume| volume.capacity_bytes = *bytes);
             }
-            Step::NoteCapacity { bytes } => seen.capacity_bytes = *bytes,
+            Step::NoteCapacity { bytes } => (seen.capacity_bytes, seen.resize_pending) = (*bytes, false),
+            Step::NoteResizePending => seen.resize_pending = true,
             Step::Rest | Step::Wait(_) | Step::ReleaseClaim => {}
         }
         seen
@@ -367,6 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_on_a_node_has_grown_when_the_node_says_so() {
+        let (mut seen, _) = at_rest(pending());
+        seen.volume.as_mut().unwrap().placed = true;
+        assert_eq!(next_step(&seen), Step::Rest);
+        seen.requested_bytes = 2 * GIB;
+        let (waiting, _) = at_rest(seen);
+        assert_eq!((waiting.capacity_bytes, waiting.resize_pending), (GIB, true));
+        assert_eq!(waiting.volume.as_ref().unwrap().capacity_bytes, 2 * GIB, "the node is told");
+        // What it said of an earlier growth is not about this one.
+        let mut said = waiting.clone();
+        said.volume.as_mut().unwrap().grown_bytes = 2 * GIB - 1;
+        assert_eq!(next_step(&said), Step::Rest);
+        said.volume.as_mut().unwrap().grown_bytes = 2 * GIB;
+        let (grown, step) = at_rest(said);
+        assert_eq!((grown.capacity_bytes, grown.resize_pending, step), (2 * GIB, false, Step::Rest));
+    }
+
+    #[test]
     fn a_claim_in_use_is_not_let_go() {
         let mut seen = Seen { being_deleted: true, in_use: true, ..at_rest(pending()).0 };
         assert_eq!(next_step(&seen), Step::Wait(Reason::InUse));
@@ -377,10 +425,10 @@ mod tests {
     #[test]
     fn a_claim_never_takes_somebody_elses_volume() {
         let (mut seen, _) = at_rest(pending());
-        seen.volume = Some(Volume { claim_uid: "other".into(), bound: true, capacity_bytes: GIB });
+        seen.volume = Some(Volume { claim_uid: "other".into(), ..volume(GIB) });
         assert_eq!(next_step(&seen), Step::Wait(Reason::VolumeLost));
         let mut stolen = pending();
-        stolen.volume = Some(Volume { claim_uid: stolen.uid.clone(), bound: true, capacity_bytes: GIB });
+        stolen.volume = Some(Volume { claim_uid: stolen.uid.clone(), ..volume(GIB) });
         stolen.volume_name = "pvc-other".into();
         assert_eq!(next_step(&stolen), Step::Wait(Reason::VolumeLost));
         let named = Seen { volume_name: "elsewhere".into(), ..pending() };
@@ -393,6 +441,7 @@ mod tests {
         assert_eq!(next_step(&of(Source::MissingImage)), Step::Wait(Reason::MissingImage));
         assert_eq!(next_step(&of(Source::ArrivingImage)), Step::Wait(Reason::ArrivingImage));
         assert_eq!(next_step(&of(Source::FailedImage)), Step::Wait(Reason::FailedImage));
+        assert_eq!(next_step(&of(Source::UnnamedImage)), Step::Wait(Reason::UnnamedImage));
         let large = Source::Image { virtual_size: GIB + 1 };
         let reason = Reason::SmallerThanImage { virtual_size: GIB + 1 };
         assert_eq!(next_step(&of(large)), Step::Wait(reason));

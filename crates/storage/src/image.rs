@@ -116,8 +116,14 @@ pub enum ImageError {
     WrongSize { expected: u64, bytes: u64 },
     #[error("the image is larger than the {most} bytes that are allowed")]
     TooLarge { most: u64 },
-    #[error("the image has {bytes} bytes and only {free} are free")]
-    NoSpace { bytes: u64, free: u64 },
+    #[error(
+        "the image has {bytes} bytes, and of the {free} bytes that are free {reserve} are kept in reserve"
+    )]
+    NoSpace { bytes: u64, free: u64, reserve: u64 },
+    #[error(
+        "the disk is full: after {bytes} bytes of the image {free} are free, and {reserve} are kept in reserve"
+    )]
+    DiskFull { bytes: u64, free: u64, reserve: u64 },
     #[error("the checksum of what arrived is {found}, not {expected}")]
     WrongChecksum { expected: String, found: String },
     #[error("the image cannot be used: {0}")]
@@ -175,6 +181,12 @@ pub(crate) struct Images {
 }
 
 impl Images {
+    /// How many bytes are free, and how many of them stay so.
+    fn space(&self) -> Result<(u64, u64), DiskError> {
+        let (total, free) = self.directory.space()?;
+        Ok((free, arrival::reserve_of(total)))
+    }
+
     pub fn new(directory: Directory, after: AfterStep) -> Images {
         Images { directory, turns: Turns::default(), known: Mutex::new(BTreeMap::new()), after }
     }

@@ -22,7 +22,11 @@ use std::{
     os::{fd::OwnedFd, unix::fs::MetadataExt},
 };
 
-use rustix::{fs::FlockOperation, io::Errno};
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -223,10 +227,12 @@ impl Volumes {
         let _turn = self.turns.take(id);
         let removing = format!("{REMOVING}{id}");
         if let Some(directory) = self.directory.directory(id.as_str())? {
-            // One that is damaged is in nobody's use, and must be possible to get rid of.
-            if let Ok(volume) = Found::read(id, directory) {
-                let _held = volume.hold_top()?;
-            }
+            // One that is damaged is in nobody's use, and must be possible to get rid of. Held until it has no name
+            // any more: a machine that opened it a moment ago must not begin to use it.
+            let _held = match Found::read(id, directory) {
+                Ok(volume) => Some(volume.hold_top()?),
+                Err(_) => None,
+            };
             self.directory.remove(&removing)?;
             self.directory.rename(id.as_str(), &removing)?;
             self.directory.sync()?;
@@ -331,12 +337,20 @@ impl Found<'_> {
     }
 
     /// Opens the top layer in such a way that no QEMU has it open, nor can open it until
-    /// the file is dropped: QEMU locks every image it uses.
+    /// the file is dropped: QEMU locks every image it uses. The lock is the open file's and not the process's, which
+    /// would lose it as soon as any thread closes the same file.
     fn hold_top(&self) -> Result<File, VolumeError> {
         let top = self.file(self.top(), Access::ReadWrite)?;
-        match rustix::fs::fcntl_lock(&top, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(top),
-            Err(Errno::AGAIN | Errno::ACCESS) => Err(VolumeError::InUse { volume: self.id.clone() }),
+        let all_of_it = libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        match fcntl(&top, FcntlArg::F_OFD_SETLK(&all_of_it)) {
+            Ok(_) => Ok(top),
+            Err(Errno::EAGAIN | Errno::EACCES) => Err(VolumeError::InUse { volume: self.id.clone() }),
             Err(why) => Err(DiskError::new("lock", &self.directory.path_of(&self.top().file), why).into()),
         }
     }

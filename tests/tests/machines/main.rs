@@ -5,4 +5,5 @@
 
 mod commands;
 mod life;
+mod promises;
 mod steps;

@@ -82,6 +82,7 @@ impl ImageSink for Shelf {
                 | ImageError::Fetch(_)
                 | ImageError::Interrupted { .. }
                 | ImageError::NoSpace { .. }
+                | ImageError::DiskFull { .. }
                 | ImageError::Disk(_) => NotTaken::Failed(sentence),
             }
         })

@@ -11,13 +11,15 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use sheaf_hypervisor::{MachineId, Monitor, QmpError, guest_agent::Shutdown, qmp::RunState};
+use sheaf_hypervisor::{Hypervisor, MachineId, guest_agent::Shutdown, qmp::RunState};
 use tokio::time::timeout;
 
 use super::{Shared, answer::Refusal};
 
 /// How long a guest may take to power itself off. One that ignored the button goes on as it was.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// How often it is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Machines whose guests were asked to power off in order to be started again.
 #[derive(Default)]
@@ -55,12 +57,14 @@ impl Shared {
         }
         let under_way = UnderWay { reboots: self.soft_reboots.clone(), machine: machine.clone() };
         monitor.power_button().await?;
-        let stop = self.stop.clone();
+        // QEMU serves one connection to this monitor at a time, and others have questions meanwhile.
+        drop(monitor);
+        let (stop, hypervisor) = (self.stop.clone(), self.hypervisor.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                outcome = timeout(PATIENCE, start_when_off(&monitor)) => match outcome {
+                outcome = timeout(PATIENCE, start_when_off(&hypervisor, &under_way.machine)) => match outcome {
                     Ok(Ok(())) => tracing::info!(machine = %under_way.machine, "rebooted"),
                     Ok(Err(why)) => tracing::warn!(machine = %under_way.machine, %why, "a reboot failed"),
                     Err(_) => tracing::warn!(machine = %under_way.machine, "the guest ignored its power button"),
@@ -71,12 +75,14 @@ impl Shared {
     }
 }
 
-async fn start_when_off(monitor: &Monitor) -> Result<(), QmpError> {
-    let mut events = monitor.events();
-    while monitor.status().await? != RunState::Shutdown {
-        // Whatever happens is a reason to look again, and so is that nothing happened for a while.
-        let _ = timeout(Duration::from_secs(2), events.recv()).await;
+async fn start_when_off(hypervisor: &Hypervisor, machine: &MachineId) -> Result<(), Refusal> {
+    loop {
+        let monitor = hypervisor.tools_monitor(machine).await?;
+        if monitor.status().await? == RunState::Shutdown {
+            monitor.execute("system_reset", Value::Null).await?;
+            return Ok(monitor.resume().await?);
+        }
+        drop(monitor);
+        tokio::time::sleep(LOOK_EVERY).await;
     }
-    monitor.execute("system_reset", Value::Null).await?;
-    monitor.resume().await
 }

@@ -51,6 +51,11 @@ pub enum Unbuildable {
     NoVolume { disk: String },
     #[error("interface {nic} is of model {model:?}, which Sheaf does not have; virtio works everywhere")]
     NicModel { nic: String, model: String },
+    #[error(
+        "disk {disk} is to bypass the page cache (cache: none), which the file system of this node's data directory \
+         does not do; leave cache out, or choose writethrough or writeback"
+    )]
+    NoDirectIo { disk: String },
 }
 
 /// The machine that `instance` asks for. `layers` has the files of every volume, from the bottom up.
@@ -97,7 +102,8 @@ pub fn machine_of(
         guest_agent: true,
         serial_console: devices.autoattach_serial_console != Some(false),
         graphics: devices.autoattach_graphics_device != Some(false),
-        tablet: !devices.inputs.is_empty(),
+        tablet: devices.inputs.iter().any(|input| input.bus != "virtio"),
+        virtio_tablet: devices.inputs.iter().any(|input| input.bus == "virtio"),
         acpi: domain.acpi_is_on(),
         start_paused,
     })
@@ -130,14 +136,21 @@ fn cpu(domain: &Domain, host: &Abilities) -> Result<Cpu, Unbuildable> {
         (0, Some(limit)) if asked.cores == 0 && asked.threads == 0 => limit,
         (sockets, _) => sockets.max(1),
     };
-    Ok(Cpu {
+    let mut cpu = Cpu {
         model: model.to_owned(),
         features: Vec::new(),
         sockets,
         cores: asked.cores.max(1),
         threads: asked.threads.max(1),
         max_sockets: asked.max_sockets.max(sockets),
-    })
+        limit_milli: None,
+    };
+    // Processors are a limit by themselves: only a lower one has to be kept, and what QEMU itself needs beside
+    // them is not taken from the guest, just as with memory.
+    let limit = domain.resources.limits.get("cpu").and_then(|limit| quantity::milli(&limit.0));
+    let limit = limit.and_then(|milli| u32::try_from(milli).ok()).filter(|milli| *milli > 0);
+    cpu.limit_milli = limit.filter(|milli| *milli < cpu.count().saturating_mul(1000));
+    Ok(cpu)
 }
 
 /// Whole processors that the limit, else the request, comes to.
@@ -193,6 +206,10 @@ fn disks(
         let cache = match disk.cache.as_str() {
             "writeback" => Cache::WriteBack,
             "writethrough" => Cache::WriteThrough,
+            // Nothing is ever written to a seed.
+            "none" if !host.direct_io && !is_seed => {
+                return Err(Unbuildable::NoDirectIo { disk: disk.name.clone() });
+            }
             _ if direct => Cache::None,
             _ => Cache::WriteBack,
         };
@@ -224,6 +241,8 @@ fn nics(devices: &devices::Devices, host: &Abilities) -> Result<Vec<Nic>, Unbuil
             "e1000" => NicModel::E1000,
             "e1000e" => NicModel::E1000e,
             "rtl8139" => NicModel::Rtl8139,
+            "ne2k_pci" => NicModel::Ne2kPci,
+            "pcnet" => NicModel::Pcnet,
             model => {
                 return Err(Unbuildable::NicModel { nic: interface.name.clone(), model: model.to_owned() });
             }

@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, fs::File, net::Ipv4Addr, path::Path};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
 use kube::{Api, Client};
-use sheaf_client::api::is_not_found;
+use serde_json::json;
+use sheaf_client::api::{self, is_not_found};
 use sheaf_hypervisor::{
     DescriptorName, Descriptors, HypervisorError, Machine, MachineId, Monitor, firmware,
     machine::{self, Backend, Firmware, LayerStorage},
@@ -17,9 +18,9 @@ use sheaf_hypervisor::{
 use sheaf_network::{Mac, NicId, Port};
 use sheaf_resources::{
     kinds::{
-        cluster_network,
-        network_attachment_definition::{self, NetworkAttachmentDefinition, Tagging},
-        persistent_volume::IMAGE_UID_ATTRIBUTE,
+        cluster_network::{self, MANAGEMENT},
+        network_attachment_definition::{self, Attachment, NetworkAttachmentDefinition, Tagging},
+        persistent_volume::{GROWN_ANNOTATION, IMAGE_UID_ATTRIBUTE},
         virtual_machine_instance::{
             VirtualMachineInstance, devices::Disk, network::Network, status::ClaimInfo, volume::Volume,
         },
@@ -121,7 +122,10 @@ pub fn with_causes(why: &dyn std::error::Error) -> String {
 #[derive(Clone, Debug)]
 struct Claimed {
     id: VolumeId,
+    volume_name: String,
     bytes: u64,
+    /// Its claim knows of fewer bytes.
+    grows: bool,
     image: Option<ImageId>,
     info: ClaimInfo,
 }
@@ -286,10 +290,7 @@ impl Hands {
         };
         let parsed = network_attachment_definition::parse(&definition.spec.config)
             .map_err(|why| odd(why.to_string()))?;
-        match parsed.tagging {
-            Tagging::Untagged => Ok(cluster_network::bridge_of(&parsed.cluster_network)),
-            _ => Err(odd("this node has no uplink on which frames could be tagged".to_owned())),
-        }
+        bridge_for(&parsed).map_err(odd)
     }
 
     /// The Secrets that the seeds need, as far as they are there.
@@ -333,6 +334,15 @@ impl Hands {
         Ok(vec![raw])
     }
 
+    /// So that its claim can say so.
+    async fn say_it_has_grown(&self, claimed: &Claimed, bytes: u64) -> Result<(), Trouble> {
+        let change = json!({"metadata": {"annotations": {GROWN_ANNOTATION: bytes.to_string()}}});
+        let volumes =
+            api::objects(&self.client, &api::built_in("", "v1", "PersistentVolume", "persistentvolumes"), "");
+        api::merge(&volumes, &claimed.volume_name, &change).await?;
+        Ok(())
+    }
+
     async fn make_volume(
         &self,
         instance: &VirtualMachineInstance,
@@ -349,6 +359,9 @@ impl Hands {
             },
             None => self.storage.create_volume(&claimed.id, claimed.bytes, None).await?,
         };
+        if claimed.grows && made.virtual_size >= claimed.bytes {
+            self.say_it_has_grown(&claimed, made.virtual_size).await?;
+        }
         let last = made.layers.len().saturating_sub(1);
         let read_only = is_read_only(instance, volume);
         let layers = made.layers.iter().enumerate().map(|(index, layer)| machine::Layer {
@@ -412,9 +425,12 @@ async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Clai
     let image = csi.volume_attributes.as_ref().and_then(|attributes| attributes.get(IMAGE_UID_ATTRIBUTE));
     let image: Option<ImageId> =
         image.map(|uid| uid.parse()).transpose().map_err(|_| odd("it names no image"))?;
-    let capacity = spec.capacity.unwrap_or_default();
-    let bytes = capacity.get("storage").and_then(|size| quantity::value(&size.0));
+    let wanted = spec.capacity.unwrap_or_default();
+    let bytes = wanted.get("storage").and_then(|size| quantity::value(&size.0));
     let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| odd("it has no size"))?;
+    let capacity = claim.status.and_then(|status| status.capacity).unwrap_or_default();
+    let known = capacity.get("storage").and_then(|size| quantity::value(&size.0));
+    let grows = known.and_then(|known| u64::try_from(known).ok()).is_some_and(|known| known < bytes);
     let claim_spec = claim.spec.unwrap_or_default();
     let info = ClaimInfo {
         claim_name: name.to_owned(),
@@ -424,7 +440,21 @@ async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Clai
         requests: claim_spec.resources.and_then(|resources| resources.requests).unwrap_or_default(),
         preallocated: false,
     };
-    Ok(Claimed { id, bytes, image, info })
+    Ok(Claimed { id, volume_name, bytes, grows, image, info })
+}
+
+/// The bridge that leads to a network, or why none does. Nodes have the one of `mgmt` and no uplinks so far.
+fn bridge_for(network: &Attachment) -> Result<String, String> {
+    let cluster_network = &network.cluster_network;
+    match network.tagging {
+        Tagging::Untagged if cluster_network == MANAGEMENT => Ok(cluster_network::bridge_of(cluster_network)),
+        Tagging::Untagged => Err(format!(
+            "this node has no uplink of cluster network {cluster_network}, only the network of {MANAGEMENT}"
+        )),
+        Tagging::Vlan(_) | Tagging::Trunk(_) => {
+            Err("this node has no uplink on which frames could be tagged".to_owned())
+        }
+    }
 }
 
 /// Whether the guest may only read a volume: the claim says so, the disk does, or it is a disc.
@@ -449,5 +479,20 @@ pub(crate) fn found<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube
         Ok(object) => Ok(Some(object)),
         Err(why) if is_not_found(&why) => Ok(None),
         Err(why) => Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_no_node_leads_to_is_the_reason_and_not_a_missing_address() {
+        let to = |cluster_network: &str, tagging| {
+            bridge_for(&Attachment { cluster_network: cluster_network.into(), tagging, mtu: None })
+        };
+        assert_eq!(to("mgmt", Tagging::Untagged).as_deref(), Ok("mgmt-br"));
+        assert!(to("lab", Tagging::Untagged).unwrap_err().contains("no uplink of cluster network lab"));
+        assert!(to("mgmt", Tagging::Vlan(7)).unwrap_err().contains("tagged"));
     }
 }

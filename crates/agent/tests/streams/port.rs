@@ -121,6 +121,20 @@ async fn a_screen_is_preserved_when_asked_for_and_taken_over_otherwise() {
     house.end(&machine.id).await;
 }
 
+#[tokio::test]
+async fn other_questions_are_answered_while_a_guest_takes_its_time_to_reboot() {
+    let house = House::new(Arc::new(NoImages)).await;
+    // Nothing runs in it that would heed its power button.
+    let machine = bare(UID);
+    house.launch(&machine, Default::default()).await;
+    assert_eq!(house.ask(Method::PUT, &of_machine("softreboot")).await.status(), 200);
+    for order in ["pause", "unpause"] {
+        let answer = timeout(Duration::from_secs(30), house.ask(Method::PUT, &of_machine(order))).await;
+        assert_eq!(answer.expect("it waited for the reboot").status(), 200);
+    }
+    house.end(&machine.id).await;
+}
+
 #[derive(Default)]
 struct Shelf(Mutex<Vec<(String, usize, Announced)>>);
 

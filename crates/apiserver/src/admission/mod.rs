@@ -4,6 +4,7 @@
 //! Runs before validation, so that what is completed here is validated like anything else. The decisions that need
 //! no look around are pure functions of the kinds in `resources`; here is where their surroundings come from.
 
+mod image_use;
 mod machines;
 mod namespace;
 mod network;
@@ -21,7 +22,7 @@ pub(crate) use self::machines::Machines;
 use crate::{
     ApiServer,
     authorization::{escalation, node},
-    identity::{MASTERS, api_tokens, users},
+    identity::{MASTERS, User, api_tokens, users},
     identity_view::CachedDirectory,
     rest::{Call, options::Freshness, update::Part},
     status::ApiError,
@@ -48,7 +49,8 @@ impl ApiServer {
                 self.admit_rights(call, new, None)?;
                 self.admit_username(call, new, None).await?;
                 self.admit_node(call, Some(new), None)?;
-                self.admit_kind(call, new, None).await
+                self.admit_kind(call, new, None).await?;
+                self.admit_image_use(call, new, None)
             }
             Operation::Update { new, old, part } => {
                 if part == Part::Main {
@@ -59,7 +61,8 @@ impl ApiServer {
                 if part == Part::Main {
                     self.admit_kind(call, new, Some(old)).await?;
                 }
-                Ok(())
+                // With the status of some kinds one writes their annotations too.
+                self.admit_image_use(call, new, Some(old))
             }
             Operation::Delete { old } => {
                 self.admit_node(call, None, Some(old))?;
@@ -188,15 +191,15 @@ impl ApiServer {
     }
 }
 
+/// Nodes, controllers and who may do everything. Of nodes it was asked already whether the object is theirs.
+fn speaks_for_the_cluster(user: &User) -> bool {
+    user.node_name().is_some() || user.in_group(MASTERS) || user.name.starts_with(&rbac::controller_user(""))
+}
+
 /// How these stand is said by their node and by controllers alone. A namespace's editor writes the rest of them, and
 /// a node acts on what is bound to it.
 fn keep_status(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
-    let user = call.user;
-    // Of nodes it was asked already whether it is theirs.
-    let is_heard = user.node_name().is_some()
-        || user.in_group(MASTERS)
-        || user.name.starts_with(&rbac::controller_user(""));
-    if is_heard {
+    if speaks_for_the_cluster(call.user) {
         return;
     }
     match old.and_then(|old| old.get("status")) {

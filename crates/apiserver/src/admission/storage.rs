@@ -1,10 +1,12 @@
 //! Claims, images and storage classes: which class holds where none is named, and what may not go while it is used.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
     kinds::{
-        persistent_volume::IMAGE_UID_ATTRIBUTE, persistent_volume_claim, storage_class, virtual_machine_image,
+        persistent_volume::IMAGE_UID_ATTRIBUTE,
+        persistent_volume_claim, storage_class,
+        virtual_machine_image::{self, DATA_FINALIZER, NODE_ANNOTATION},
     },
     object_meta, rbac,
 };
@@ -12,6 +14,7 @@ use sheaf_resources::{
 use crate::{
     ApiServer,
     cache::{Resource, place},
+    request::Verb,
     rest::{Call, options::Freshness},
     status::ApiError,
 };
@@ -31,6 +34,7 @@ impl ApiServer {
         new: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
+        keep_data(call, new, old)?;
         if old.is_none() {
             let classes = self.classes();
             let default = classes.iter().find(|(_, is_default)| *is_default).map(|(name, _)| name.as_str());
@@ -175,4 +179,34 @@ impl ApiServer {
         let (snapshot, _) = self.cache.snapshot(&Resource::new(group, plural));
         snapshot.values().map(|object| object.to_value()).collect()
     }
+}
+
+/// Where an image's bytes are, and that they are still there, is said by controllers and that node: without either
+/// nobody would find the bytes to remove them. Who writes the whole of an image and leaves these out meant nothing by it.
+fn keep_data(call: &Call<'_>, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    if super::speaks_for_the_cluster(call.user) {
+        return Ok(());
+    }
+    let node = |image: &Value| image["metadata"]["annotations"][NODE_ANNOTATION].clone();
+    let Some(old) = old else {
+        new["metadata"]["annotations"].as_object_mut().map(|all| all.remove(NODE_ANNOTATION));
+        return Ok(());
+    };
+    let has_mark = |image: &Value| object_meta::finalizers(image).contains(&DATA_FINALIZER);
+    let is_whole = call.request.verb == Verb::Update;
+    if is_whole && node(new).is_null() && !node(old).is_null() {
+        new["metadata"]["annotations"][NODE_ANNOTATION] = node(old);
+    }
+    if is_whole && has_mark(old) && new["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+        new["metadata"]["finalizers"] = json!([DATA_FINALIZER]);
+    }
+    let why = if node(new) != node(old) {
+        format!("the annotation {NODE_ANNOTATION} says where the image's bytes are and may not be changed")
+    } else if has_mark(old) && !has_mark(new) {
+        format!("the finalizer {DATA_FINALIZER} goes with the image's bytes, once the image is deleted")
+    } else {
+        return Ok(());
+    };
+    let name = old["metadata"]["name"].as_str().unwrap_or_default();
+    Err(ApiError::refused(call.named(), name, why))
 }

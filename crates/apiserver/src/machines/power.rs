@@ -38,28 +38,43 @@ impl ApiServer {
         call: &MachineCall<'_>,
         asked: Power,
     ) -> Result<ApiResponse, ApiError> {
+        let mut shortened = None;
+        let changed = self.try_to_change_power(call, asked, &mut shortened).await;
+        if changed.is_err()
+            && let Some(shortened) = shortened
+        {
+            // It goes on running, and is owed the time it had when somebody else stops it one day.
+            self.set_grace_period(call, &shortened, Some(shortened.to), shortened.from).await?;
+        }
+        changed
+    }
+
+    async fn try_to_change_power(
+        &self,
+        call: &MachineCall<'_>,
+        asked: Power,
+        shortened: &mut Option<Shortened>,
+    ) -> Result<ApiResponse, ApiError> {
         let dry_run = call.is_dry_run()?;
-        // The grace period of the instance as it was before we shortened it: a second decision must not take our own
-        // change for somebody else's.
-        let mut grace_before: Option<(Option<String>, Option<i64>)> = None;
         for _ in 0..ATTEMPTS {
             let (vm, version) = self.vm_as_it_is(call)?;
             let mut instance = self.find_instance(call.namespace, call.name)?;
-            if let (Some(instance), Some((uid, before))) = (&mut instance, &grace_before)
-                && instance.metadata.uid == *uid
+            // A second decision must not take our own change for somebody else's.
+            if let (Some(instance), Some(shortened)) = (&mut instance, shortened.as_ref())
+                && instance.metadata.uid == shortened.uid
             {
-                instance.spec.termination_grace_period_seconds = *before;
+                instance.spec.termination_grace_period_seconds = shortened.from;
             }
             let change = decide(call, asked, &vm, instance.as_ref())?;
             if dry_run {
                 return Ok(accepted());
             }
-            if let (Some(seconds), Some(instance), None) =
-                (change.grace_period_secs, &instance, &grace_before)
+            if let (Some(to), Some(instance), None) =
+                (change.grace_period_secs, &instance, shortened.as_ref())
             {
-                let before = instance.spec.termination_grace_period_seconds;
-                grace_before = Some((instance.metadata.uid.clone(), before));
-                self.set_grace_period(call, instance, seconds).await?;
+                let from = instance.spec.termination_grace_period_seconds;
+                let wanted = shortened.insert(Shortened { uid: instance.metadata.uid.clone(), from, to });
+                self.set_grace_period(call, wanted, wanted.from, Some(wanted.to)).await?;
             }
             if self.write_change(call, &version, &change).await? {
                 return Ok(accepted());
@@ -138,13 +153,15 @@ impl ApiServer {
         }
     }
 
+    /// Writes `to` where `from` stands.
     async fn set_grace_period(
         &self,
         call: &MachineCall<'_>,
-        instance: &VirtualMachineInstance,
-        seconds: i64,
+        shortened: &Shortened,
+        from: Option<i64>,
+        to: Option<i64>,
     ) -> Result<(), ApiError> {
-        let uid = instance.metadata.uid.as_deref().unwrap_or_default();
+        let uid = shortened.uid.as_deref().unwrap_or_default();
         let target = Place {
             plural: "virtualmachineinstances",
             namespace: call.namespace,
@@ -154,9 +171,10 @@ impl ApiServer {
         let written = self
             .write_machine(&target, &own_user(), |current| {
                 let mut new = current.clone();
-                // Another instance of the same name was not meant.
-                if new["metadata"]["uid"] == uid {
-                    new["spec"]["terminationGracePeriodSeconds"] = seconds.into();
+                // Another instance of the same name was not meant, nor what somebody else chose meanwhile.
+                let stands = &current["spec"]["terminationGracePeriodSeconds"];
+                if current["metadata"]["uid"] == uid && *stands == json!(from) {
+                    new["spec"]["terminationGracePeriodSeconds"] = json!(to);
                 }
                 Ok(new)
             })
@@ -206,6 +224,13 @@ impl ApiServer {
         let served = catalogue.find(KUBEVIRT, "v1", plural).cloned();
         served.ok_or_else(|| ApiError::not_found(Named { group: KUBEVIRT, resource: plural }, ""))
     }
+}
+
+/// The grace period of an instance, as it was and as this request made it.
+struct Shortened {
+    uid: Option<String>,
+    from: Option<i64>,
+    to: i64,
 }
 
 /// Which object is written, and which part of it.

@@ -76,10 +76,13 @@ impl House {
 
     /// A server that reaches nodes through `agents`.
     pub async fn reaching(agents: Arc<dyn DialAgent>) -> Self {
+        Self::reaching_on(Arc::new(embedded::in_memory().unwrap()), agents).await
+    }
+
+    pub async fn reaching_on(store: Arc<dyn Store>, agents: Arc<dyn DialAgent>) -> Self {
         let world = World::seeded(1);
         let keys = generate_key_pem(&world.chance).unwrap();
         let ring = KeyRing::generate(&world);
-        let store = Arc::new(embedded::in_memory().unwrap());
         let keep = Arc::new(KeepNothing);
         Self::made(store, world, keys.as_bytes(), ring, keep, Cidr::DEFAULT_NETWORK, agents).await
     }

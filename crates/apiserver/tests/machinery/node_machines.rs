@@ -171,6 +171,9 @@ async fn a_node_lets_go_of_its_own_volumes_only() {
     house.get(VOLUMES).await.ok();
     house.get(&theirs).await.ok();
     house.patch(&format!("{mine}/status"), "merge-patch", json!({"status": {"message": "m"}})).await.ok();
+    let grown = json!({"metadata": {"annotations": {"sheaf.io/grown-to": "1073741824"}}});
+    house.patch(&mine, "merge-patch", grown.clone()).await.ok();
+    forbidden(&house.patch(&theirs, "merge-patch", grown).await);
     let gone = json!({"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}});
     forbidden(&house.patch(&theirs, "merge-patch", gone.clone()).await);
     forbidden(
@@ -179,6 +182,7 @@ async fn a_node_lets_go_of_its_own_volumes_only() {
     for change in [
         json!({"metadata": {"finalizers": null}}),
         json!({"metadata": {"labels": {"a": "b"}}}),
+        json!({"metadata": {"annotations": {"a": "b"}}}),
         json!({"spec": {"capacity": {"storage": "2Gi"}}}),
         json!({"spec": {"nodeAffinity": null}}),
     ] {

@@ -129,7 +129,7 @@ async fn state_of(client: &Client, claim: &Object<PersistentVolumeClaim>) -> Res
     Ok(match source_of(image.as_ref()) {
         Source::Empty | Source::Image { .. } => Volumes::Unbound,
         Source::MissingImage | Source::ArrivingImage => Volumes::Provisioning,
-        Source::FailedImage => Volumes::Failed,
+        Source::FailedImage | Source::UnnamedImage => Volumes::Failed,
     })
 }
 

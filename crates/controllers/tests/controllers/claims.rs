@@ -201,6 +201,28 @@ fn the_claims_of_a_machine_grow_with_its_annotation_and_never_shrink() {
 }
 
 #[test]
+fn a_volume_that_is_on_a_node_has_grown_when_the_node_says_so() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        kubectl.create(VMS, &machine("vm", 1, "Always")).await;
+        cluster.settle().await;
+        grow(kubectl, "vm-root", "2Gi").await;
+        cluster.settle().await;
+        let path = format!("{CLAIMS}/vm-root");
+        let status = kubectl.get(&path).await.unwrap()["status"].clone();
+        assert_eq!(status["capacity"]["storage"], "1Gi", "a running machine keeps the disk it has");
+        assert_eq!(status["conditions"][0]["type"], "FileSystemResizePending");
+        let volume = volume_of(kubectl, "vm-root").await;
+        assert_eq!(volume["spec"]["capacity"]["storage"], "2Gi", "which is what its node makes of it");
+        let grown = json!({"metadata": {"annotations": {"sheaf.io/grown-to": "2147483648"}}});
+        kubectl.patch(&format!("{VOLUMES}/{}", volume["metadata"]["name"].as_str().unwrap()), &grown).await;
+        cluster.settle().await;
+        let status = kubectl.get(&path).await.unwrap()["status"].clone();
+        assert_eq!((&status["capacity"]["storage"], &status["conditions"]), (&json!("2Gi"), &json!([])));
+    });
+}
+
+#[test]
 fn nobody_but_the_cluster_writes_pods() {
     on_a_cluster(async |_, kubectl| {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}, "spec": {"containers": []}});

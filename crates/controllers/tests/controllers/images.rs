@@ -100,6 +100,25 @@ fn an_image_waits_for_a_node_and_one_that_never_had_one_goes_at_once() {
 }
 
 #[test]
+fn a_claim_that_came_before_another_namespaces_image_is_no_copy_of_it() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        kubectl.create("/api/v1/namespaces", &json!({"metadata": {"name": "elsewhere"}})).await;
+        let mut waiting = claim("1Gi");
+        waiting["metadata"] = json!({"name": "disk"});
+        kubectl.create(&CLAIMS.replace("/default/", "/elsewhere/"), &waiting).await;
+        kubectl.create(IMAGES, &image()).await;
+        cluster.settle().await;
+        assert!(kubectl.get(&format!("{CLASSES}/longhorn-debian")).await.is_some());
+        assert!(kubectl.names(VOLUMES).await.is_empty());
+        let events = items(kubectl, &EVENTS.replace("/default/", "/elsewhere/")).await;
+        let told =
+            |event: &Value| event["message"].as_str().unwrap().contains("name the image in the annotation");
+        assert!(events.iter().any(told), "{events:?}");
+    });
+}
+
+#[test]
 fn a_claim_smaller_than_its_image_says_how_large_it_must_be() {
     on_a_cluster(async |cluster, kubectl| {
         furnish(kubectl).await;

@@ -282,6 +282,27 @@ fn a_machine_that_never_comes_up_is_tried_less_and_less_often() {
 }
 
 #[test]
+fn a_machine_that_dies_soon_after_it_came_up_is_tried_less_and_less_often() {
+    on_a_cluster(async |_, kubectl| {
+        furnish(kubectl).await;
+        kubectl.create(VMS, &machine("vm", 1, "Always")).await;
+        let mut died = Vec::new();
+        let began = tokio::time::Instant::now();
+        while died.len() < 4 {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            let Some(there) = vmi(kubectl, "vm").await else { continue };
+            if there["status"]["phase"] == "Running" && there["metadata"]["deletionTimestamp"].is_null() {
+                died.push(began.elapsed().as_secs());
+                kubectl.patch(&format!("{VMIS}/vm"), &json!({"status": {"phase": "Failed"}})).await;
+            }
+        }
+        let waits: Vec<u64> = died.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // Its node takes some seconds for each.
+        assert!(waits[0] < 20 && waits[1] >= 10 && waits[2] >= 40, "{waits:?}");
+    });
+}
+
+#[test]
 fn a_running_machine_takes_on_labels_and_says_when_it_must_be_restarted() {
     on_a_cluster(async |cluster, kubectl| {
         run(cluster, kubectl, "Always").await;

@@ -232,6 +232,10 @@ fn bus(line: &mut Line, machine: &Machine) {
     if machine.tablet {
         line.json("-device", &json!({ "driver": "usb-tablet", "id": "tablet", "bus": "usb.0", "port": "1" }));
     }
+    if machine.virtio_tablet {
+        let device = json!({ "driver": "virtio-tablet-pci", "id": "virtio-tablet", "bus": "pcie.0", "addr": pci::TABLET });
+        line.json("-device", &device);
+    }
 }
 
 fn disks(line: &mut Line, machine: &Machine, numbers: &Numbers) {

@@ -53,6 +53,8 @@ pub fn device(nic: &Nic, index: usize) -> Value {
             NicModel::E1000 => "e1000",
             NicModel::E1000e => "e1000e",
             NicModel::Rtl8139 => "rtl8139",
+            NicModel::Ne2kPci => "ne2k_pci",
+            NicModel::Pcnet => "pcnet",
         },
         "id": device_id(nic),
         "netdev": backend_id(nic),

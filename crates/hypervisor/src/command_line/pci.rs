@@ -12,6 +12,7 @@
 //!   00:1b    random numbers
 //!   00:1c    USB controller
 //!   00:1d    second SATA controller, when the built-in one's six ports are full
+//!   00:1e    virtio tablet
 //!   00:1f    what q35 itself has there, its SATA controller included
 //! ```
 //!
@@ -35,6 +36,7 @@ pub const BALLOON: &str = "0x1a";
 pub const RNG: &str = "0x1b";
 pub const USB: &str = "0x1c";
 pub const SECOND_SATA: &str = "0x1d";
+pub const TABLET: &str = "0x1e";
 
 const FIRST_NIC_SLOT: usize = 0x2;
 const FIRST_DISK_SLOT: usize = 0x4;

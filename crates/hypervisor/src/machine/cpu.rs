@@ -14,6 +14,9 @@ pub struct Cpu {
     pub threads: u32,
     /// How many sockets could be filled while the guest runs; at least `sockets`.
     pub max_sockets: u32,
+    /// The most that the machine may use, in thousandths of a processor; none but its processors' number if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_milli: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

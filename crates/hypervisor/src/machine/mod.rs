@@ -52,6 +52,9 @@ pub struct Machine {
     pub graphics: bool,
     /// An absolute pointer, so that VNC's and the guest's cursors agree.
     pub tablet: bool,
+    /// The same on virtio instead of USB, for guests that have a driver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub virtio_tablet: bool,
     pub acpi: bool,
     /// Wait for [`crate::Monitor::resume`] before the first instruction.
     #[serde(default)]

@@ -28,6 +28,8 @@ pub enum NicModel {
     E1000,
     E1000e,
     Rtl8139,
+    Ne2kPci,
+    Pcnet,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,6 +30,7 @@ async fn a_guest_finds_every_disk_and_nic_where_it_belongs() {
     machine.guest_agent = true;
     machine.graphics = true;
     machine.tablet = true;
+    machine.virtio_tablet = true;
     machine.cpu.sockets = 2;
     machine.cpu.max_sockets = 4;
     machine.system = SystemInformation { serial: Some("serial,with,commas".into()), ..Default::default() };
@@ -65,6 +66,8 @@ async fn a_guest_finds_every_disk_and_nic_where_it_belongs() {
         nic("default", "52:54:00:00:00:01", NicModel::Virtio),
         nic("second", "52:54:00:00:00:02", NicModel::E1000e),
         nic("third", "52:54:00:00:00:03", NicModel::Rtl8139),
+        nic("fourth", "52:54:00:00:00:04", NicModel::Ne2kPci),
+        nic("fifth", "52:54:00:00:00:05", NicModel::Pcnet),
     ];
     let monitor = house.launch(&machine, descriptors).await;
     let mut console = Console::of(&house, &machine.id);
@@ -84,6 +87,9 @@ async fn a_guest_finds_every_disk_and_nic_where_it_belongs() {
         "pci 00:1a.0 1af4:1045",
         "pci 00:1b.0 1af4:1044",
         "pci 00:1c.0 1b36:000d 0c0330 xhci_hcd",
+        "pci 00:1e.0 1af4:1052",
+        "pci 04:00.0 10ec:8029",
+        "pci 05:00.0 1022:2000",
         "pci 00:1f.2 8086:2922 010601 ahci",
         "nic eth0 52:54:00:00:00:01 virtio_net 01:00.0",
         "cpus 2",

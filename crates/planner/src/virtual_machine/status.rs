@@ -23,7 +23,7 @@ use super::{Seen, Volumes, is_foreign, uid_of};
 
 /// A machine that fails to come up is tried again after this, four times this, nine times...
 const FIRST_RETRY_SECS: i64 = 10;
-/// ...and never later than after this.
+/// ...and never later than after this. Who ran for as long has come up for good, and begins anew when it ends.
 const LAST_RETRY_SECS: i64 = 300;
 
 /// Conditions of the machine's own; all others are its instance's.
@@ -93,7 +93,8 @@ fn note_start_failure(
     now: i64,
 ) {
     let came_up = instance.is_some_and(|instance| instance.status.has_been_running());
-    if came_up || !vm.run_strategy().tries_again() {
+    let for_good = instance.is_some_and(|instance| ran_for_secs(instance, now) >= LAST_RETRY_SECS);
+    if for_good || !vm.run_strategy().tries_again() {
         status.start_failure = None;
         return;
     }
@@ -102,18 +103,45 @@ fn note_start_failure(
         instance.status.phase.is_final() && instance.metadata.deletion_timestamp.is_none()
     };
     let Some(instance) = instance.filter(ended) else { return };
-    let uid = uid_of(instance);
-    let before = status.start_failure.take().unwrap_or_default();
-    if before.last_failed_vmi_uid == uid {
-        status.start_failure = Some(before);
+    let stays_down = match vm.run_strategy() {
+        RunStrategy::Once => true,
+        RunStrategy::RerunOnFailure => instance.status.phase == Phase::Succeeded,
+        RunStrategy::Always | RunStrategy::Manual | RunStrategy::Halted => false,
+    };
+    if came_up && stays_down {
+        status.start_failure = None;
         return;
     }
-    let count = before.consecutive_fail_count.saturating_add(1);
+    let uid = uid_of(instance);
+    let before = status.start_failure.take();
+    if before.as_ref().is_some_and(|before| before.last_failed_vmi_uid == uid) {
+        status.start_failure = before;
+        return;
+    }
+    // One that came up and went is let up again at once, the first time: that may be all that was wanted.
+    let count = match &before {
+        None if came_up => 0,
+        None => 1,
+        Some(before) => before.consecutive_fail_count.saturating_add(1),
+    };
+    let retry = (count > 0).then(|| now.saturating_add(retry_after_secs(count)));
     status.start_failure = Some(StartFailure {
         consecutive_fail_count: count,
         last_failed_vmi_uid: uid,
-        retry_after_timestamp: time(now.saturating_add(retry_after_secs(count))),
+        retry_after_timestamp: retry.and_then(time),
     });
+}
+
+/// From when it first ran until it ended, or until now.
+fn ran_for_secs(instance: &VirtualMachineInstance, now: i64) -> i64 {
+    let passed = &instance.status.phase_transition_timestamps;
+    let when = |wanted: &dyn Fn(Phase) -> bool| {
+        let passed = passed.iter().find(|passed| wanted(passed.phase))?;
+        passed.phase_transition_timestamp.as_ref().map(|time| time.0.as_second())
+    };
+    let Some(since) = when(&|phase| phase == Phase::Running) else { return 0 };
+    let ended = if instance.status.phase.is_final() { when(&Phase::is_final) } else { None };
+    ended.unwrap_or(now).saturating_sub(since)
 }
 
 /// How long a machine that failed `count` times in a row waits.

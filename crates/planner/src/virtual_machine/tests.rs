@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sheaf_resources::kinds::virtual_machine_instance::status::Phase;
+use sheaf_resources::kinds::virtual_machine_instance::status::{Phase, PhaseTransition};
 
 use super::*;
 
@@ -159,8 +160,60 @@ fn a_machine_that_fails_to_come_up_waits_longer_each_time() {
         assert_eq!(settle_at(&mut vm, None, until), Step::CreateInstance);
     }
     assert_eq!(waits, [10, 40, 90, 160, 250, 300, 300]);
-    settle(&mut vm, Some(&instance(Phase::Running)));
-    assert_eq!(vm.status.start_failure, None, "once it ran, it is forgiven");
+    let up = ran(Phase::Running, "up", NOW, NOW);
+    settle_at(&mut vm, Some(&up), NOW + 299);
+    assert!(vm.status.start_failure.is_some(), "it may still die at once");
+    settle_at(&mut vm, Some(&up), NOW + 300);
+    assert_eq!(vm.status.start_failure, None, "once it ran for a while, it is forgiven");
+}
+
+/// One that came up at `since`, and ended at `until` unless it is still up.
+fn ran(phase: Phase, uid: &str, since: i64, until: i64) -> VirtualMachineInstance {
+    let mut there = instance(Phase::Running);
+    there.metadata.uid = Some(uid.into());
+    there.status.phase = phase;
+    let passed = &mut there.status.phase_transition_timestamps;
+    passed[0].phase_transition_timestamp = Timestamp::from_second(since).ok().map(Time);
+    if phase.is_final() {
+        passed.push(PhaseTransition {
+            phase,
+            phase_transition_timestamp: Timestamp::from_second(until).ok().map(Time),
+        });
+    }
+    there
+}
+
+#[test]
+fn a_machine_that_comes_up_and_dies_again_and_again_waits_longer_each_time() {
+    for (strategy, phase) in [
+        (RunStrategy::Always, Phase::Failed),
+        (RunStrategy::Always, Phase::Succeeded),
+        (RunStrategy::RerunOnFailure, Phase::Failed),
+    ] {
+        let mut vm = machine(strategy);
+        let (mut now, mut waits) = (NOW, Vec::new());
+        for n in 0..8 {
+            let uid = format!("vmi-{n}");
+            settle_at(&mut vm, Some(&ran(Phase::Running, &uid, now, now)), now);
+            let died = ran(phase, &uid, now, now + 30);
+            now += 31;
+            assert_eq!(settle_at(&mut vm, Some(&died), now), Step::DeleteInstance { uid });
+            waits.push(match settle_at(&mut vm, None, now) {
+                Step::Wait { until } => {
+                    assert_eq!(vm.status.printable_status, "CrashLoopBackOff");
+                    until - now
+                }
+                Step::CreateInstance => 0,
+                step => panic!("{step:?}"),
+            });
+            now += waits[n];
+        }
+        assert_eq!(waits, [0, 10, 40, 90, 160, 250, 300, 300]);
+        // One that ran for long and dies then begins anew, also when nobody looked meanwhile.
+        let died = ran(phase, "long", now, now + 300);
+        settle_at(&mut vm, Some(&died), now + 400);
+        assert_eq!(settle_at(&mut vm, None, now + 400), Step::CreateInstance);
+    }
 }
 
 #[test]

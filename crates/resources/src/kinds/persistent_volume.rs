@@ -26,6 +26,8 @@ pub const BACKEND_ATTRIBUTE: &str = "sheaf.io/backend";
 pub const LOCAL_BACKEND: &str = "local";
 /// In `spec.csi.volumeAttributes`: the uid of the image it is a copy of.
 pub const IMAGE_UID_ATTRIBUTE: &str = "sheaf.io/imageUid";
+/// The bytes that a volume has on its node, written by that node once it made it larger than its claim knows.
+pub const GROWN_ANNOTATION: &str = "sheaf.io/grown-to";
 const RECLAIM_POLICIES: [&str; 2] = ["Delete", "Retain"];
 
 pub fn kind() -> Kind {

@@ -14,8 +14,16 @@ use crate::{
 pub const PROVISIONER_ANNOTATION: &str = "volume.kubernetes.io/storage-provisioner";
 /// `namespace/name` of the image that the volume is a copy of.
 pub const IMAGE_ANNOTATION: &str = "harvesterhci.io/imageId";
+/// The condition of a claim whose volume is still to be made larger by its node.
+pub const RESIZE_PENDING: &str = "FileSystemResizePending";
 /// Keeps a claim while a machine uses it.
 pub const PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
+
+/// `(namespace, name)` of the image that a claim is a copy of: what its annotation says, else what its class is for.
+pub fn image_of<'a>(annotation: &'a str, class_is_for: &'a str) -> Option<(&'a str, &'a str)> {
+    let image = if annotation.is_empty() { class_is_for } else { annotation };
+    image.split_once('/')
+}
 
 pub(super) const ACCESS_MODES: [(&str, &str); 4] = [
     ("ReadWriteOnce", "RWO"),

@@ -36,6 +36,12 @@ use crate::{
 const QUEUE: usize = 16;
 /// Written at once; shorter pieces are put together first.
 const BLOCK: usize = 1 << 20;
+/// After so many bytes it is asked how much space is left. Others write too, so asking once is not enough.
+const LOOK_AT_SPACE_EVERY: u64 = 16 << 20;
+/// Of the file system, this part stays free: the cluster's own memory lies on it, and machines write to it.
+const RESERVE_PART: u64 = 20;
+/// More than this is not kept, however large the file system is.
+const MOST_RESERVE: u64 = 4 << 30;
 /// A run of zeros this long, at a multiple of its length, is left out.
 const HOLE: usize = 64 << 10;
 
@@ -108,7 +114,8 @@ impl Arrival {
         let (progress, images) = (self.progress.clone(), self.images.clone());
         let digest_sha256 = matches!(wanted.checksum, Some(Checksum::Sha256(_)));
         let writing = on_a_thread(move || {
-            let written = write(file, queue, &progress, most, digest_sha256)?;
+            let space = || images.space();
+            let written = write(file, queue, &progress, most, digest_sha256, space)?;
             images.after.took(Step::ArrivalWritten);
             Ok::<_, ImageError>(written)
         });
@@ -174,9 +181,9 @@ fn prepare(
     size: Option<u64>,
 ) -> Result<(Directory, File), ImageError> {
     if let Some(bytes) = size {
-        let (_, free) = images.directory.space()?;
-        if bytes > free {
-            return Err(ImageError::NoSpace { bytes, free });
+        let (free, reserve) = images.space()?;
+        if bytes.saturating_add(reserve) > free {
+            return Err(ImageError::NoSpace { bytes, free, reserve });
         }
     }
     let temporary = temporary_name(id);
@@ -240,11 +247,12 @@ fn write(
     progress: &Progress,
     most: u64,
     digest_sha256: bool,
+    space: impl Fn() -> Result<(u64, u64), DiskError>,
 ) -> Result<Written, ImageError> {
     let failed = |why: io::Error| DiskError::new("write", DISK.as_ref(), why);
     let (mut sha512, mut sha256) = (Sha512::new(), digest_sha256.then(Sha256::new));
     let mut block = Vec::with_capacity(BLOCK);
-    let (mut bytes, mut on_disk) = (0u64, 0u64);
+    let (mut bytes, mut on_disk, mut looked_at) = (0u64, 0u64, None);
     while let Some(mut piece) = queue.blocking_recv() {
         bytes += piece.len() as u64;
         if bytes > most {
@@ -258,6 +266,13 @@ fn write(
             let fits = piece.split_to(piece.len().min(BLOCK - block.len()));
             block.extend_from_slice(&fits);
             if block.len() == BLOCK {
+                if looked_at.is_none_or(|at| on_disk >= at + LOOK_AT_SPACE_EVERY) {
+                    let (free, reserve) = space()?;
+                    if free < reserve.saturating_add(LOOK_AT_SPACE_EVERY) {
+                        return Err(ImageError::DiskFull { bytes, free, reserve });
+                    }
+                    looked_at = Some(on_disk);
+                }
                 write_block(&file, &block, on_disk).map_err(failed)?;
                 on_disk += block.len() as u64;
                 block.clear();
@@ -274,6 +289,11 @@ fn write(
         sha512: hex(&sha512.finalize()),
         sha256: sha256.map(|sha256| hex(&sha256.finalize())),
     })
+}
+
+/// How much of a file system of this size no image may take.
+pub fn reserve_of(total: u64) -> u64 {
+    (total / RESERVE_PART).min(MOST_RESERVE)
 }
 
 fn write_block(file: &File, block: &[u8], at: u64) -> io::Result<()> {

@@ -7,7 +7,14 @@
 //! Deliberately absent for now: proxies, passwords in the URL, compressed transfers, and going on where
 //! an attempt broke off. The caller tries again.
 
-use std::{error::Error, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::Stream;
@@ -25,7 +32,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Position, Url};
 
-use super::{Checksum, address::is_local};
+use super::{Checksum, address::is_refused};
 use crate::storage::on_a_thread;
 
 const MOST_REDIRECTS: usize = 10;
@@ -68,7 +75,7 @@ pub enum FetchError {
         source: Option<io::Error>,
     },
     #[error(
-        "{host} is {address}, which only this node or its own link reaches; nothing is fetched from there"
+        "{host} is {address}, which is this node itself or on its own link only; nothing is fetched from there"
     )]
     LocalAddress { host: String, address: String },
     #[error("cannot connect to {host}")]
@@ -111,10 +118,18 @@ pub struct Fetched {
 
 /// Follows redirects until there is a body, and hands it over unread.
 pub async fn get(source: &Source) -> Result<Fetched, FetchError> {
+    let allow_local = source.allow_local;
+    get_from(source, &move |address| allow_local || !is_refused(address)).await
+}
+
+/// Whether something may be fetched from an address.
+type Judge = dyn Fn(IpAddr) -> bool + Sync;
+
+async fn get_from(source: &Source, may: &Judge) -> Result<Fetched, FetchError> {
     let mut url = parse(&source.url)?;
     for _ in 0..=MOST_REDIRECTS {
         let host = url.host_str().unwrap_or_default().to_owned();
-        let (response, connection) = ask(&url, source).await?;
+        let (response, connection) = ask(&url, source, may).await?;
         let status = response.status();
         if status.is_redirection()
             && let Some(location) = response.headers().get(header::LOCATION)
@@ -159,9 +174,13 @@ fn check(url: Url) -> Result<Url, FetchError> {
 
 type Connection = AbortOnDropHandle<()>;
 
-async fn ask(url: &Url, source: &Source) -> Result<(Response<Incoming>, Connection), FetchError> {
+async fn ask(
+    url: &Url,
+    source: &Source,
+    may: &Judge,
+) -> Result<(Response<Incoming>, Connection), FetchError> {
     let host = url.host_str().unwrap_or_default().to_owned();
-    let stream = connect(url, &host, source.allow_local).await?;
+    let stream = connect(url, &host, may).await?;
     if url.scheme() == "http" {
         return exchange(url, host, stream).await;
     }
@@ -176,11 +195,11 @@ async fn ask(url: &Url, source: &Source) -> Result<(Response<Incoming>, Connecti
 }
 
 /// To the first address that takes us, of those that may.
-async fn connect(url: &Url, host: &str, allow_local: bool) -> Result<TcpStream, FetchError> {
+async fn connect(url: &Url, host: &str, may: &Judge) -> Result<TcpStream, FetchError> {
     let addresses = addresses(url, host).await?;
     let mut outcome = FetchError::NoAddress { host: host.to_owned(), source: None };
     for address in addresses {
-        if !allow_local && is_local(address.ip()) {
+        if !may(address.ip()) {
             outcome = FetchError::LocalAddress { host: host.to_owned(), address: address.ip().to_string() };
             continue;
         }
@@ -329,5 +348,24 @@ mod tests {
             let refused = get(&Source::of(url)).await;
             assert!(matches!(refused, Err(FetchError::LocalAddress { .. })), "{url}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_does_not_lead_to_the_node_itself_either() {
+        let [outside, inside] =
+            ["127.0.0.2:0", "127.0.0.1:0"].map(|at| std::net::TcpListener::bind(at).unwrap());
+        let (first, inside) = (outside.local_addr().unwrap(), inside.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = outside.accept().unwrap();
+            let _ = io::Read::read(&mut stream, &mut [0; 1024]).unwrap();
+            let answer =
+                format!("HTTP/1.1 302 Found\r\nlocation: http://{inside}/\r\ncontent-length: 0\r\n\r\n");
+            io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
+        });
+        let source = Source::of(format!("http://{first}/"));
+        let refused = get_from(&source, &move |address| address == first.ip()).await;
+        let Err(FetchError::LocalAddress { address, .. }) = refused else { panic!("it was followed") };
+        assert_eq!(address, "127.0.0.1");
+        server.join().unwrap();
     }
 }

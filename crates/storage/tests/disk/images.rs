@@ -1,5 +1,7 @@
 //! Images that somebody sends.
 
+use std::process::Command;
+
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use sha2::{Digest, Sha512};
@@ -146,4 +148,40 @@ async fn an_image_deleted_or_given_up_while_it_arrives_leaves_nothing() {
         assert_eq!(house.storage.image(&debian()).await.unwrap(), ImageState::Nothing);
         assert!(everything_in(&house.path("images")).is_empty());
     }
+}
+
+/// A small file system of its own, gone when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None where one may not mount.
+    fn of_mib(size: u64) -> Option<SmallDisk> {
+        let disk = SmallDisk(tempfile::tempdir().unwrap());
+        let option = format!("size={size}m");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &option, "none"]).arg(disk.0.path()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(disk)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_never_said_how_large_it_is_does_not_fill_the_disk() {
+    let Some(disk) = SmallDisk::of_mib(64) else { return println!("this test must be allowed to mount") };
+    let storage = crate::house::open(disk.0.path()).await;
+    let endless =
+        stream::iter(std::iter::repeat_n(Bytes::from(vec![1; MIB as usize]), 100)).map(Ok::<_, String>);
+    let refused = storage.receive_image(&debian(), endless, None).await.unwrap_err();
+    let ImageError::DiskFull { free, reserve, .. } = refused else { panic!("{refused:?}") };
+    assert!(reserve > 3 * MIB && free > reserve, "{refused}");
+    assert!(everything_in(&disk.0.path().join("images")).is_empty(), "what had arrived is gone");
+    assert!(storage.space().await.unwrap().free_bytes > 60 * MIB);
+    // One that says so is refused before anything is written.
+    let refused = storage.receive_image(&debian(), pieces(vec![1]), Some(62 * MIB)).await;
+    assert!(matches!(refused, Err(ImageError::NoSpace { .. })), "{refused:?}");
 }

@@ -1,15 +1,21 @@
 //! Volumes, as QEMU sees them.
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader, Write},
     os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use sheaf_storage::{Format, MOST_BYTES, VolumeError};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
+use sheaf_storage::{AfterStep, Format, MOST_BYTES, Step, VolumeError};
 
-use crate::house::{GIB, House, MIB, everything_in, open, qemu_io_through, run, volume_id};
+use crate::house::{GIB, House, MIB, everything_in, open, open_with, qemu_io_through, run, volume_id};
 
 #[tokio::test]
 async fn an_empty_volume_is_raw_has_its_size_and_takes_no_space() {
@@ -239,4 +245,44 @@ async fn many_at_once_and_one_twice_at_once_are_all_whole() {
         assert_eq!(made.await.unwrap().unwrap().virtual_size, 8 * MIB);
     }
     assert_eq!(house.storage.volumes().await.unwrap().len(), 16);
+}
+
+/// Whether somebody else could lock a file that is open here already.
+fn could_be_locked(file: &File) -> bool {
+    let all_of_it = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    let locked = fcntl(file, FcntlArg::F_OFD_SETLK(&all_of_it)).is_ok();
+    let open = libc::flock { l_type: libc::F_UNLCK as libc::c_short, ..all_of_it };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&open)).unwrap();
+    locked
+}
+
+#[tokio::test]
+async fn a_volume_is_held_until_it_has_grown_and_until_it_has_no_name_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let layer = directory.path().join("volumes/a/layer-0");
+    let id = volume_id("a");
+    open(directory.path()).await.create_volume(&id, MIB, None).await.unwrap();
+    let of_somebody_else = File::options().read(true).write(true).open(&layer).unwrap();
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let hook = {
+        let (found, of_somebody_else) = (found.clone(), of_somebody_else.try_clone().unwrap());
+        move |step: Step| {
+            if matches!(step, Step::VolumeGrown | Step::VolumeWithdrawn) {
+                // Another thread looks at the volume and closes what it looked at.
+                drop(File::open(&layer));
+                found.lock().unwrap().push((step, could_be_locked(&of_somebody_else)));
+            }
+        }
+    };
+    let storage = open_with(directory.path(), AfterStep::call(hook)).await;
+    storage.grow_volume(&id, 2 * MIB).await.unwrap();
+    storage.delete_volume(&id).await.unwrap();
+    assert_eq!(*found.lock().unwrap(), [(Step::VolumeGrown, false), (Step::VolumeWithdrawn, false)]);
+    assert!(could_be_locked(&of_somebody_else), "and let go in the end");
 }

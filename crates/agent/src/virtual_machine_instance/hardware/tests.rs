@@ -6,6 +6,8 @@ use sheaf_hypervisor::{
     machine::{Aio, Format, LayerStorage},
 };
 
+use sheaf_resources::kinds::virtual_machine_instance::devices::INTERFACE_MODELS;
+
 use super::*;
 
 fn host() -> Abilities {
@@ -98,6 +100,52 @@ fn processors_come_from_the_topology_else_from_the_limit() {
     assert_eq!((said.count(), said.max_count()), (8, 16));
     assert_eq!(cpu(json!({"resources": {"limits": {"cpu": "2500m"}}})).count(), 3);
     assert_eq!(cpu(json!({"cpu": {"cores": 1}, "resources": {"limits": {"cpu": "4"}}})).count(), 1);
+}
+
+#[test]
+fn a_limit_below_the_processors_is_kept_and_processors_are_a_limit_by_themselves() {
+    let limit = |domain: Value| build(&instance(domain, json!([]))).cpu.limit_milli;
+    let of =
+        |cores: u32, limit: &str| json!({"cpu": {"cores": cores}, "resources": {"limits": {"cpu": limit}}});
+    assert_eq!(limit(of(4, "1500m")), Some(1500));
+    assert_eq!(limit(of(2, "2")), None);
+    assert_eq!(limit(of(2, "8")), None);
+    assert_eq!(limit(json!({"resources": {"limits": {"cpu": "2500m"}}})), Some(2500));
+    assert_eq!(limit(json!({"cpu": {"cores": 4}, "resources": {"requests": {"cpu": "1"}}})), None);
+}
+
+#[test]
+fn a_disk_that_must_bypass_the_page_cache_is_refused_where_that_cannot_be() {
+    let without = Abilities { direct_io: false, ..host() };
+    let with = |cache: Value| {
+        let disks = json!([{"name": "a", "disk": {"bus": "virtio"}, "cache": cache}]);
+        let claim = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]);
+        instance(json!({"devices": {"disks": disks}}), claim)
+    };
+    let why = build_on(&with(json!("none")), &without).unwrap_err();
+    assert!(why.to_string().contains("disk a is to bypass the page cache (cache: none)"), "{why}");
+    assert_eq!(build(&with(json!("none"))).disks[0].cache, Cache::None);
+    // Who does not say gets the best there is.
+    assert_eq!(build_on(&with(json!("")), &without).unwrap().disks[0].cache, Cache::WriteBack);
+}
+
+#[test]
+fn a_tablet_is_on_the_bus_it_was_asked_for() {
+    let tablets = |inputs: Value| {
+        let machine = build(&instance(json!({"devices": {"inputs": inputs}}), json!([])));
+        (machine.tablet, machine.virtio_tablet)
+    };
+    let on = |bus: &str| json!([{"name": "t", "type": "tablet", "bus": bus}]);
+    assert_eq!((tablets(on("")), tablets(on("usb"))), ((true, false), (true, false)));
+    assert_eq!((tablets(on("virtio")), tablets(json!([]))), ((false, true), (false, false)));
+}
+
+#[test]
+fn every_model_that_is_admitted_can_be_built() {
+    for model in INTERFACE_MODELS {
+        let nic = json!([{"name": "n", "model": model, "macAddress": "02:00:00:00:00:01", "bridge": {}}]);
+        build(&instance(json!({"devices": {"interfaces": nic}}), json!([])));
+    }
 }
 
 #[test]

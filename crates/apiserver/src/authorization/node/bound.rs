@@ -154,18 +154,29 @@ fn admit_report(
             "node {me} is not allowed to modify finalizers of {resource}, but for removing {finalizer}"
         ));
     }
-    if wishes(old) != wishes(new) {
+    if wishes(resource, old) != wishes(resource, new) {
         return Err(format!("node {me} is not allowed to modify more of {resource} than their status"));
     }
     Ok(())
 }
 
 /// All of an object that a report does not change.
-fn wishes(object: &Value) -> Value {
+fn wishes(resource: &str, object: &Value) -> Value {
     let mut rest = object.clone();
     rest["status"] = json!(null);
     for field in ["finalizers", "generation", "managedFields", "resourceVersion"] {
         rest["metadata"][field] = json!(null);
+    }
+    // How large a volume is on a node has no place in its status.
+    if resource == "persistentvolumes" {
+        let annotations = rest["metadata"]["annotations"].as_object_mut();
+        let is_empty = annotations.is_none_or(|annotations| {
+            annotations.remove(persistent_volume::GROWN_ANNOTATION);
+            annotations.is_empty()
+        });
+        if is_empty {
+            rest["metadata"]["annotations"] = json!(null);
+        }
     }
     rest
 }

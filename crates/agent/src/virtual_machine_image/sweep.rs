@@ -1,0 +1,95 @@
+//! Removes the bytes of images that no object stands for any more.
+//!
+//! An image goes with its object, whose finalizer waits for that. A finalizer can be lost all the same: somebody who may
+//! do everything takes it off, or the cluster's memory is restored from before the image. What is here is then
+//! found by nobody else.
+//!
+//! What is on the disk is looked at first and the objects are listed after that, so an image that comes to be
+//! meanwhile is in the list, or was not looked at. Where the list cannot be read nothing is removed. Volumes made of an image
+//! keep its bytes.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use kube::{Api, Client, api::ListParams};
+use sheaf_resources::kinds::virtual_machine_image::VirtualMachineImage;
+use sheaf_storage::{ImageId, Storage};
+
+use crate::virtual_machine_instance::with_causes;
+
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+
+pub async fn run(client: Client, storage: Storage) {
+    loop {
+        let pause = match sweep(&client, &storage).await {
+            Ok(()) => SWEEP_EVERY,
+            Err(why) => {
+                tracing::warn!(why, "could not look for images that nobody wants any more");
+                TRY_AGAIN
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn sweep(client: &Client, storage: &Storage) -> Result<(), String> {
+    let here = storage.images().await.map_err(|why| with_causes(&why))?;
+    if here.is_empty() {
+        return Ok(());
+    }
+    let objects: Api<VirtualMachineImage> = Api::all(client.clone());
+    let objects = objects.list(&ListParams::default()).await.map_err(|why| with_causes(&why))?;
+    let wanted = objects.items.iter().filter_map(|image| image.metadata.uid.as_deref());
+    for image in unwanted(here, &wanted.collect()) {
+        storage.delete_image(&image).await.map_err(|why| with_causes(&why))?;
+        tracing::info!(%image, "removed an image that no object stands for");
+    }
+    Ok(())
+}
+
+fn unwanted(here: Vec<ImageId>, wanted: &BTreeSet<&str>) -> Vec<ImageId> {
+    here.into_iter().filter(|image| !wanted.contains(image.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use serde_json::json;
+    use sheaf_storage::StorageConfig;
+
+    use super::*;
+
+    /// An API that answers every question alike.
+    fn api(code: u16, answer: &serde_json::Value) -> Client {
+        let answer = Bytes::from(answer.to_string());
+        let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+            let body = Full::new(answer.clone());
+            let answer =
+                Response::builder().status(code).header("content-type", "application/json").body(body);
+            async move { Ok::<_, Infallible>(answer.unwrap()) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn only_what_no_object_stands_for_is_removed_and_only_when_that_is_certain() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Storage::open(StorageConfig::in_directory(directory.path())).await.unwrap();
+        let [kept, lost] = ["kept", "lost"].map(|id| id.parse::<ImageId>().unwrap());
+        for image in [&kept, &lost] {
+            let bytes = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(vec![1; 4096]))]);
+            storage.receive_image(image, bytes, None).await.unwrap();
+        }
+        let refusal = json!({"kind": "Status", "status": "Failure", "code": 503, "message": "not now"});
+        sweep(&api(503, &refusal), &storage).await.unwrap_err();
+        assert_eq!(storage.images().await.unwrap().len(), 2);
+        let list = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImageList",
+            "metadata": {}, "items": [{"metadata": {"name": "i", "namespace": "n", "uid": "kept"}, "spec": {}}]});
+        sweep(&api(200, &list), &storage).await.unwrap();
+        assert_eq!(storage.images().await.unwrap(), [kept]);
+    }
+}

@@ -1,0 +1,75 @@
+//! What was asked of a machine, looked for on the host: limits, hardware, size; and how often one that dies is tried again.
+//!
+//! Nothing runs in these machines but their firmware, so no guest is waited for.
+
+use std::{fs, time::Instant};
+
+use serde_json::{Value, json};
+use sheaf_tests::{
+    machines::{CLAIMS, Farm, MACHINES, control_group_files, machine},
+    patience,
+};
+
+const UUID: &str = "44444444-0000-4000-8000-000000000001";
+
+/// Kills a machine's QEMU, and waits for the next one.
+fn dies_and_comes_back(farm: &Farm, name: &str) -> Value {
+    let uid = farm.running(name)["metadata"]["uid"].clone();
+    let pid = rustix::process::Pid::from_raw(farm.processes(UUID)[0]).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    patience::until(format!("machine {name} to come back"), || {
+        let is_next = |now: &Value| now["metadata"]["uid"] != uid && now["status"]["phase"] == "Running";
+        farm.instance(name).filter(is_next)
+    })
+}
+
+#[test]
+fn what_is_asked_of_a_machine_is_kept_on_its_host_and_told_once_it_is() {
+    let farm = Farm::start();
+    let mut vm = machine("kept", UUID, None);
+    vm["spec"]["runStrategy"] = "Always".into();
+    let domain = &mut vm["spec"]["template"]["spec"]["domain"];
+    domain["resources"] = json!({"limits": {"cpu": "500m"}});
+    domain["devices"]["inputs"] = json!([{"name": "pointer", "type": "tablet", "bus": "virtio"}]);
+    domain["devices"]["interfaces"][0]["model"] = "pcnet".into();
+    farm.api().post(MACHINES, &vm).object();
+    let instance = farm.running("kept");
+
+    let ceilings =
+        control_group_files(instance["metadata"]["uid"].as_str().unwrap(), &["cpu.cfs_quota_us", "cpu.max"]);
+    assert!(
+        !ceilings.is_empty() && ceilings.iter().all(|(_, text)| text.starts_with("50000")),
+        "{ceilings:?}"
+    );
+    let line = fs::read(format!("/proc/{}/cmdline", farm.processes(UUID)[0])).unwrap();
+    let line = String::from_utf8_lossy(&line);
+    assert!(line.contains("virtio-tablet-pci") && line.contains("\"pcnet\""), "{line}");
+
+    let path = format!("{CLAIMS}/kept");
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "32Mi"}}}}).to_string();
+    farm.api().patch(&path, "merge", &larger).object();
+    let waiting = patience::until("the claim to say that its volume is to grow", || {
+        let claim = farm.api().get(&path).object();
+        (claim["status"]["conditions"][0]["type"] == "FileSystemResizePending").then_some(claim)
+    });
+    assert_eq!(waiting["status"]["capacity"]["storage"], "16Mi", "a running machine keeps the disk it has");
+
+    // The first time it is back at once, with the larger disk.
+    dies_and_comes_back(&farm, "kept");
+    let grown = patience::until("the claim to have grown", || {
+        let claim = farm.api().get(&path).object();
+        (claim["status"]["capacity"]["storage"] == "32Mi").then_some(claim)
+    });
+    assert_eq!(grown["status"]["conditions"].as_array().map_or(0, Vec::len), 0, "{grown:#}");
+    let layer = format!("volumes/{}/layer-0", grown["metadata"]["uid"].as_str().unwrap());
+    assert_eq!(fs::metadata(farm.node.data_dir().join(layer)).unwrap().len(), 32 << 20);
+
+    // The second time it waits.
+    let began = Instant::now();
+    dies_and_comes_back(&farm, "kept");
+    assert!(began.elapsed().as_secs() >= 9, "after {:?}", began.elapsed());
+    let status = farm.api().get(&format!("{MACHINES}/kept")).object()["status"].clone();
+    assert!(status["startFailure"]["consecutiveFailCount"].as_i64() >= Some(1), "{status:#}");
+    farm.api().delete(&format!("{MACHINES}/kept"));
+    patience::until("the machine to be gone", || farm.processes(UUID).is_empty().then_some(()));
+}
