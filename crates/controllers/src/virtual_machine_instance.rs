@@ -177,7 +177,7 @@ impl Placing {
                 _ => ready = false,
             }
         }
-        let network = DefaultNetwork::read(&client, &networks).await?;
+        let network = DefaultNetwork::without_pool(&client, &networks).await?;
         if let Some(missing) = networks.iter().find(|name| !network.exists(name)) {
             return found(Finding::MissingNetwork(missing.clone()));
         }

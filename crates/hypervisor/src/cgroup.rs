@@ -210,21 +210,22 @@ fn limit_cpu_v1(parent: &Path, directory: &Path, limits: Limits) -> Result<(), S
     Ok(())
 }
 
+/// Each controller on its own: one that cannot be had is no reason to do without the other.
 fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
     let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
     let has = |controller: &str| offered.split_ascii_whitespace().any(|name| name == controller);
     // A controller must be handed down level by level.
-    for controller in ["memory", "cpu"] {
-        if has(controller) {
-            for level in [root, parent] {
-                write(&level.join("cgroup.subtree_control"), format!("+{controller}"))?;
-            }
-        }
-    }
-    if has("memory") {
-        write(&directory.join("memory.max"), limits.memory_bytes)?;
-    }
-    if has("cpu") {
+    let hand_down = |controller: &str| {
+        [root, parent]
+            .iter()
+            .try_for_each(|level| write(&level.join("cgroup.subtree_control"), format!("+{controller}")))
+    };
+    let memory = || {
+        hand_down("memory")?;
+        write(&directory.join("memory.max"), limits.memory_bytes)
+    };
+    let cpu = || {
+        hand_down("cpu")?;
         write(&parent.join("cpu.weight"), weight_of_all(WEIGHT).min(MOST_WEIGHT))?;
         write(&directory.join("cpu.weight"), (u64::from(limits.cpus) * WEIGHT).clamp(1, MOST_WEIGHT))?;
         if let Some(quota) = limits.quota_micros() {
@@ -232,8 +233,11 @@ fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Res
         } else if directory.join("cpu.max").exists() {
             write(&directory.join("cpu.max"), "max")?;
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let outcomes = [has("memory").then(memory), has("cpu").then(cpu)];
+    let missing: Vec<String> = outcomes.into_iter().flatten().filter_map(Result::err).collect();
+    if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
 }
 
 fn write(file: &Path, value: impl ToString) -> Result<(), String> {
@@ -275,6 +279,22 @@ mod tests {
     #[test]
     fn a_host_without_cgroups_has_no_trees() {
         assert_eq!(trees("22 1 254:1 / / rw - ext4 /dev/vda rw\n"), []);
+    }
+
+    #[test]
+    fn memory_is_limited_where_processors_cannot_be_shared_out() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        fs::write(root.join("cgroup.controllers"), "cpu memory\n").unwrap();
+        let parent = root.join("sheaf-test");
+        let machine = parent.join("a");
+        fs::create_dir_all(&machine).unwrap();
+        // A kernel with realtime threads outside refuses the controller; here a directory stands in the way.
+        fs::create_dir(parent.join("cpu.weight")).unwrap();
+        let limits = Limits { memory_bytes: 1 << 20, cpus: 1, cpu_ceiling_milli: None };
+        let why = limit_v2(root, &parent, &machine, limits).unwrap_err();
+        assert!(why.contains("cpu.weight"), "{why}");
+        assert_eq!(fs::read_to_string(machine.join("memory.max")).unwrap(), (1 << 20).to_string());
     }
 
     #[test]

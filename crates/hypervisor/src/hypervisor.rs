@@ -170,6 +170,8 @@ pub enum State {
 pub struct Hypervisor {
     config: HypervisorConfig,
     machines: PathBuf,
+    /// The program that becomes QEMU, by its real name.
+    launcher: PathBuf,
     /// Choosing a user id and writing it down is one step for everyone in this process.
     defining: tokio::sync::Mutex<()>,
 }
@@ -177,7 +179,9 @@ pub struct Hypervisor {
 impl Hypervisor {
     pub fn new(config: HypervisorConfig) -> Hypervisor {
         let machines = config.directory.join("machines");
-        Hypervisor { config, machines, defining: tokio::sync::Mutex::new(()) }
+        let program = &config.launcher.program;
+        let launcher = fs::canonicalize(program).unwrap_or_else(|_| program.clone());
+        Hypervisor { config, machines, launcher, defining: tokio::sync::Mutex::new(()) }
     }
 
     fn directory(&self, id: &MachineId) -> MachineDirectory {
@@ -223,10 +227,12 @@ impl Hypervisor {
         // never as never having been.
         let process = directory.process().map_err(failed)?;
         let state = match (directory.is_locked().map_err(failed)?, process) {
-            (true, Some(process)) if process.lives() && !process.runs(&self.config.launcher.program) => {
+            (true, Some(process)) if process.lives() && !process.runs(&self.launcher) => {
                 State::Running { pid: process.pid }
             }
             (true, _) => State::Launching,
+            // The lock is shared with QEMU, and one that was broken into can give it up. It is not rid of us by that.
+            (false, Some(process)) if process.lives_on() => State::Running { pid: process.pid },
             (false, Some(_)) => State::Exited { last_words: log::reason_since(&directory.log_file(), 0) },
             (false, None) => State::Defined,
         };
@@ -496,12 +502,17 @@ impl Hypervisor {
         let directory = self.directory(id);
         let deadline = Instant::now() + KILL_PATIENCE;
         let mut signalled = false;
-        while directory.is_locked().map_err(failed)? {
+        loop {
+            let process = directory.process().map_err(failed)?;
+            let lives = process.as_ref().is_some_and(ProcessRecord::lives);
+            if !lives && !directory.is_locked().map_err(failed)? {
+                break;
+            }
             if Instant::now() > deadline {
                 return Err(HypervisorError::WontDie { machine: id.clone() });
             }
             // Again and again: a launcher that has not noted its number yet will in a moment.
-            if let Some(process) = directory.process().map_err(failed)? {
+            if let Some(process) = process {
                 process.kill().map_err(failed)?;
                 if !signalled {
                     signalled = true;
@@ -568,13 +579,16 @@ impl Hypervisor {
         let deadline = Instant::now() + LOOK_PATIENCE;
         loop {
             let taken = directory.try_lock();
+            let lives = matches!(self.pid(id), Ok(Some(_)));
             match taken {
-                Ok(Some(lock)) => return Ok(lock),
+                Ok(Some(lock)) if !lives => return Ok(lock),
                 // A process that is known to live will not let go while we wait.
-                Ok(None) if Instant::now() > deadline || matches!(self.pid(id), Ok(Some(_))) => {
+                Ok(None) if lives => return Err(HypervisorError::InUse { machine: id.clone() }),
+                Ok(_) if Instant::now() > deadline => {
                     return Err(HypervisorError::InUse { machine: id.clone() });
                 }
-                Ok(None) => sleep(PAUSE).await,
+                // A process that ends lets go of its lock a moment before it is gone.
+                Ok(_) => sleep(PAUSE).await,
                 Err(source) => return Err(HypervisorError::Host { attempt, machine: id.clone(), source }),
             }
         }

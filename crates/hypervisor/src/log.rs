@@ -24,6 +24,10 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Cuts a log that has grown too long down to its end. A line that is written in this very moment may be
 /// lost.
 pub fn trim(path: &Path) -> io::Result<()> {
+    // Most are short, and looking is cheaper than opening.
+    if std::fs::metadata(path).is_ok_and(|found| found.len() <= MOST_BYTES) {
+        return Ok(());
+    }
     let mut log = match OpenOptions::new().read(true).append(true).open(path) {
         Ok(log) => log,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -3,7 +3,7 @@
 //! A number alone names nobody: it is given to the next process once the old one is gone.
 //! Together with the time at which the process was started it is never given twice.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, path::Path, time::Duration};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,10 @@ pub struct ProcessRecord {
     /// In the kernel's clock ticks since boot.
     pub started: u64,
 }
+
+/// How long a process may take from closing its files to being gone: microseconds, on a host that is not busy.
+const ENDING_LOOKS: u32 = 20;
+const ENDING_PAUSE: Duration = Duration::from_millis(1);
 
 impl ProcessRecord {
     /// The calling process; `exec` changes neither number.
@@ -28,11 +32,21 @@ impl ProcessRecord {
         started(self.pid).is_ok_and(|started| started == Some(self.started))
     }
 
-    /// Whether it still is this program, rather than what it turned into.
+    /// Whether it lives and is not about to end: a process that ends closes its files first.
+    pub fn lives_on(&self) -> bool {
+        let looks = (0..ENDING_LOOKS).all(|_| {
+            let lives = self.lives();
+            if lives {
+                std::thread::sleep(ENDING_PAUSE);
+            }
+            lives
+        });
+        looks && self.lives()
+    }
+
+    /// Whether it still is this program (its real name), rather than what it turned into.
     pub fn runs(&self, program: &Path) -> bool {
-        let running = fs::read_link(format!("/proc/{}/exe", self.pid));
-        let program = fs::canonicalize(program);
-        matches!((running, program), (Ok(running), Ok(program)) if running == program)
+        fs::read_link(format!("/proc/{}/exe", self.pid)).is_ok_and(|running| running == program)
     }
 
     /// Kills this very process, or nobody.

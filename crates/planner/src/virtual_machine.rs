@@ -125,10 +125,12 @@ pub fn next_step(seen: &Seen<'_>) -> Step {
     if seen.vm.metadata.deletion_timestamp.is_some() {
         return deletion_step(seen);
     }
-    if let Some(step) = claim_step(seen).or_else(|| upkeep_step(seen)) {
-        return step;
+    let run = run_step(seen);
+    // Before the claims: a disk that cannot be made or grown must not keep a machine from being stopped.
+    if let Step::DeleteInstance { .. } = run {
+        return run;
     }
-    run_step(seen)
+    claim_step(seen).or_else(|| upkeep_step(seen)).unwrap_or(run)
 }
 
 /// What is carried over between a machine and its instance.
@@ -333,6 +335,13 @@ pub fn failure_event_of(step: &Step, vm: &VirtualMachine, why: &str) -> Option<E
             "FailedDelete",
             format!("Error deleting virtual machine instance {name}: {why}"),
         )),
+        Step::CreateClaim(claim) => {
+            let claim = claim.metadata.name.as_deref().unwrap_or_default();
+            Some(("Warning", "FailedCreate", format!("Error creating PersistentVolumeClaim {claim}: {why}")))
+        }
+        Step::GrowClaim { name: claim, .. } => {
+            Some(("Warning", "FailedUpdate", format!("Error growing PersistentVolumeClaim {claim}: {why}")))
+        }
         _ => None,
     }
 }

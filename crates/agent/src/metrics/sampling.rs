@@ -117,6 +117,10 @@ impl Sampler {
                 continue;
             };
             known.insert(id.clone(), machine.clone());
+            // Nobody else comes by so regularly, and what a guest makes its QEMU complain about has no end.
+            if let Err(why) = self.hypervisor.trim_log(&id) {
+                tracing::warn!(machine = %id, %why, "its log cannot be kept short");
+            }
             let (hypervisor, room) = (self.hypervisor.clone(), room.clone());
             asking.spawn(async move {
                 let _room = room.acquire_owned().await;

@@ -5,8 +5,9 @@
 //! found by nobody else.
 //!
 //! What is on the disk is looked at first and the objects are listed after that, so an image that comes to be
-//! meanwhile is in the list, or was not looked at. Where the list cannot be read nothing is removed. Volumes made of an image
-//! keep its bytes.
+//! meanwhile is in the list, or was not looked at. Where the list cannot be read nothing is removed. An image goes only when
+//! two looks, an hour apart, found it to be nobody's: a node that comes up with an empty store beside its old disks
+//! gives its operator time to put the store back. Volumes made of an image keep its bytes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,9 +21,13 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 pub async fn run(client: Client, storage: Storage) {
+    let mut suspects = BTreeSet::new();
     loop {
-        let pause = match sweep(&client, &storage).await {
-            Ok(()) => SWEEP_EVERY,
+        let pause = match sweep(&client, &storage, &suspects).await {
+            Ok(found) => {
+                suspects = found;
+                SWEEP_EVERY
+            }
             Err(why) => {
                 tracing::warn!(why, "could not look for images that nobody wants any more");
                 TRY_AGAIN
@@ -32,19 +37,30 @@ pub async fn run(client: Client, storage: Storage) {
     }
 }
 
-async fn sweep(client: &Client, storage: &Storage) -> Result<(), String> {
+/// Removes what was nobody's before and still is; answers what is nobody's since.
+async fn sweep(
+    client: &Client,
+    storage: &Storage,
+    suspects: &BTreeSet<ImageId>,
+) -> Result<BTreeSet<ImageId>, String> {
     let here = storage.images().await.map_err(|why| with_causes(&why))?;
     if here.is_empty() {
-        return Ok(());
+        return Ok(BTreeSet::new());
     }
     let objects: Api<VirtualMachineImage> = Api::all(client.clone());
     let objects = objects.list(&ListParams::default()).await.map_err(|why| with_causes(&why))?;
     let wanted = objects.items.iter().filter_map(|image| image.metadata.uid.as_deref());
+    let mut found = BTreeSet::new();
     for image in unwanted(here, &wanted.collect()) {
+        if !suspects.contains(&image) {
+            tracing::warn!(%image, "no object stands for this image; it is removed in an hour unless one does");
+            found.insert(image);
+            continue;
+        }
         storage.delete_image(&image).await.map_err(|why| with_causes(&why))?;
         tracing::info!(%image, "removed an image that no object stands for");
     }
-    Ok(())
+    Ok(found)
 }
 
 fn unwanted(here: Vec<ImageId>, wanted: &BTreeSet<&str>) -> Vec<ImageId> {
@@ -85,11 +101,18 @@ mod tests {
             storage.receive_image(image, bytes, None).await.unwrap();
         }
         let refusal = json!({"kind": "Status", "status": "Failure", "code": 503, "message": "not now"});
-        sweep(&api(503, &refusal), &storage).await.unwrap_err();
+        let nobody = BTreeSet::new();
+        sweep(&api(503, &refusal), &storage, &nobody).await.unwrap_err();
         assert_eq!(storage.images().await.unwrap().len(), 2);
         let list = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImageList",
             "metadata": {}, "items": [{"metadata": {"name": "i", "namespace": "n", "uid": "kept"}, "spec": {}}]});
-        sweep(&api(200, &list), &storage).await.unwrap();
+        // A store that is empty for now costs nothing: who comes back in time keeps all.
+        let empty = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImageList",
+            "metadata": {}, "items": []});
+        let suspects = sweep(&api(200, &empty), &storage, &nobody).await.unwrap();
+        assert_eq!(storage.images().await.unwrap().len(), 2);
+        let suspects = sweep(&api(200, &list), &storage, &suspects).await.unwrap();
         assert_eq!(storage.images().await.unwrap(), [kept]);
+        assert!(suspects.is_empty());
     }
 }

@@ -42,7 +42,7 @@ const GRACE_OF_THE_UNWANTED: Duration = Duration::from_secs(30);
 /// A guest that was still booting did not hear the button.
 const PRESS_AGAIN: Duration = Duration::from_secs(10);
 /// How often a machine at rest is looked at, whatever its events say.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How often something that will soon be over is looked at.
 const LOOK_SOON: Duration = Duration::from_millis(100);
 /// How often something is looked for that others must bring.

@@ -52,6 +52,11 @@ impl ApiServer {
                 Ok(())
             }
             (machines::GROUP, machines::MACHINES) => {
+                // What is no list of claims is refused, in its own words, when the machine is checked.
+                let text = new["metadata"]["annotations"][claim_templates::ANNOTATION].as_str();
+                if claim_templates::parse(text.unwrap_or_default()).is_err() {
+                    return Ok(());
+                }
                 let before = old.map(templates_of).unwrap_or_default();
                 let mut templates = templates_of(new);
                 let mut is_completed = false;

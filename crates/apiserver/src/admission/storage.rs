@@ -108,9 +108,12 @@ impl ApiServer {
         let (namespace, name) = (text(&image["metadata"]["namespace"]), text(&image["metadata"]["name"]));
         let (class, id) = (&image["status"]["storageClassName"], place(&namespace, &name));
         let of_it = |claim: &&Value| {
-            let annotations = &claim["metadata"]["annotations"];
-            (!class.is_null() && claim["spec"]["storageClassName"] == *class)
-                || annotations[persistent_volume_claim::IMAGE_ANNOTATION] == id.as_str()
+            let named = &claim["metadata"]["annotations"][persistent_volume_claim::IMAGE_ANNOTATION];
+            // A claim that names an image is a copy of that one, whatever its class: a class is for anybody to name.
+            match named.as_str().unwrap_or_default() {
+                "" => !class.is_null() && claim["spec"]["storageClassName"] == *class,
+                named => named == id.as_str(),
+            }
         };
         let claims = self.all("", "persistentvolumeclaims");
         let copy_of_it = |volume: &&Value| {

@@ -172,3 +172,25 @@ async fn an_images_owner_cannot_make_the_cluster_lose_its_bytes() {
     assert_eq!(kept["metadata"]["annotations"]["sheaf.io/node"], "n1");
     assert_eq!(kept["metadata"]["finalizers"], json!(["sheaf.io/image-data"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_is_no_claim_is_refused_and_a_foreign_class_holds_no_image_back() {
+    let mut house = with_an_image_elsewhere().await;
+    let_jo_read(&mut house).await;
+    // Read before it is checked: that must not end in a panic.
+    for odd in [json!({"annotations": "x", "name": "d"}), json!("x")] {
+        let template = json!({"metadata": odd, "spec": {"storageClassName": "longhorn-secret"}});
+        let refused = house.post(MACHINES, bringing("odd", &[template])).await;
+        assert_eq!(refused.code, 422, "{:#}", refused.body);
+    }
+    // A claim that names another image is none of this one's.
+    let image = format!("{}/secret", IMAGES.replace("/default/", "/images/"));
+    house.user = root();
+    house.patch(&image, "merge-patch", json!({"status": {"storageClassName": "longhorn-secret"}})).await.ok();
+    let mut claim = of_image("squatter", "default/other");
+    claim["spec"]["storageClassName"] = json!("longhorn-secret");
+    house.user = jo();
+    house.post(CLAIMS, claim).await.ok();
+    house.user = root();
+    house.delete(&image).await.ok();
+}

@@ -35,13 +35,28 @@ impl DefaultNetwork {
     /// Reads the pool, and those definitions.
     pub async fn read(client: &Client, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
         let pools: Vec<IPPool> = object::list(client, "").await?;
-        let mut network = DefaultNetwork { found: None, definitions: BTreeMap::new() };
+        let mut network = Self::read_definitions(client, names, &pools).await?;
         let of_default = pools.iter().filter(|pool| pool.spec.network_name == DEFAULT_NETWORK);
         // Somebody may make a second one; the first by name counts.
         let place = of_default.filter_map(|pool| place_of(&pool.metadata)).min();
         if let Some((namespace, name)) = place {
             network.found = object::find(client, &namespace, &name).await?;
         }
+        Ok(network)
+    }
+
+    /// Reads those definitions, for who has no business with the pool. Most machines name none, and nothing is read.
+    pub async fn without_pool(client: &Client, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
+        let pools = if names.is_empty() { Vec::new() } else { object::list(client, "").await? };
+        Self::read_definitions(client, names, &pools).await
+    }
+
+    async fn read_definitions(
+        client: &Client,
+        names: &BTreeSet<String>,
+        pools: &[IPPool],
+    ) -> Result<Self, ReconcileError> {
+        let mut network = DefaultNetwork { found: None, definitions: BTreeMap::new() };
         for full in names {
             let Some((namespace, name)) = full.split_once('/') else { continue };
             let found: Option<Object<NetworkAttachmentDefinition>> =

@@ -69,6 +69,34 @@ async fn a_process_that_died_is_found_as_exited_and_can_be_launched_again() {
 }
 
 #[tokio::test]
+async fn a_process_that_gave_up_its_lock_is_found_not_doubled_and_ended_all_the_same() {
+    let house = House::new();
+    let machine = machine("escaper");
+    drop(house.launch(&machine, Default::default()).await);
+    let pid = house.hypervisor.pid(&machine.id).unwrap().unwrap();
+    // What a QEMU that was broken into can do: the lock is one that it shares.
+    let of_lock = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|target| target.file_name().is_some_and(|name| name == "lock"))
+    };
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let number = descriptors.filter(of_lock).next().unwrap().file_name().to_str().unwrap().parse().unwrap();
+    let process = rustix::process::Pid::from_raw(pid).unwrap();
+    let process = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+    let flags = rustix::process::PidfdGetfdFlags::empty();
+    let lock = rustix::process::pidfd_getfd(&process, number, flags).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
+
+    let found = house.hypervisor.look(machine.id.clone()).unwrap();
+    assert_eq!(found.state, State::Running { pid });
+    let twice = house.hypervisor.launch(&machine.id, Default::default()).await;
+    assert!(matches!(twice, Err(HypervisorError::InUse { .. })));
+    let early = house.hypervisor.forget(&machine.id).await;
+    assert!(matches!(early, Err(HypervisorError::InUse { .. })));
+    house.end(&machine.id).await;
+    assert_eq!(qemus(&machine.id), [0; 0]);
+}
+
+#[tokio::test]
 async fn ten_who_launch_one_machine_at_once_launch_it_once() {
     let house = House::new();
     let machine = machine("wanted");

@@ -287,6 +287,22 @@ fn a_machine_turned_on_while_it_goes_down_comes_up_again() {
 }
 
 #[test]
+fn a_machine_is_stopped_before_its_claims_are_seen_to() {
+    let mut vm = machine(RunStrategy::Halted);
+    let template =
+        json!([{"metadata": {"name": "d"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}]);
+    let annotations = vm.metadata.annotations.get_or_insert_default();
+    annotations.insert(claim_templates::ANNOTATION.into(), template.to_string());
+    let running = instance(Phase::Running);
+    assert_eq!(settle(&mut vm, Some(&running)), Step::DeleteInstance { uid: "vmi-uid".into() });
+    let step = settle(&mut vm, None);
+    assert!(matches!(step, Step::CreateClaim(_)), "{step:?}");
+    let (sort, reason, told) = failure_event_of(&step, &vm, "no").unwrap();
+    assert_eq!((sort, reason), ("Warning", "FailedCreate"));
+    assert_eq!(told, "Error creating PersistentVolumeClaim d: no");
+}
+
+#[test]
 fn a_halted_machine_that_is_to_start_paused_runs_from_then_on() {
     let mut vm = machine(RunStrategy::Halted);
     vm.status.state_change_requests = power::start(&vm, None, true).unwrap().requests.unwrap();

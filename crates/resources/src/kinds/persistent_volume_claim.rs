@@ -113,7 +113,7 @@ pub fn is_default_class(class: &Value) -> bool {
     class["metadata"]["annotations"][storage_class::DEFAULT_CLASS] == "true"
 }
 
-fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let path = FieldPath::new("spec");
     let mut errors = Vec::new();
     let modes = path.child("accessModes");

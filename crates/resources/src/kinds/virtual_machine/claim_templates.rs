@@ -7,7 +7,7 @@
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
-use super::super::text;
+use super::super::{persistent_volume_claim, text};
 use crate::{
     field_error::{FieldError, FieldPath},
     names, quantity,
@@ -101,8 +101,17 @@ pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         }
         if requested_bytes(claim).is_none_or(|size| size <= 0) {
             errors.push(FieldError::invalid(&at, name, "must request storage"));
+            continue;
         }
-        let Some(former) = before.iter().find(|former| name_of(former) == name) else { continue };
+        let former = before.iter().find(|former| name_of(former) == name);
+        if former != Some(claim) {
+            // What would be refused as a claim is refused here, where its author reads it.
+            let whole = serde_json::to_value(claim_to_create(claim, "")).unwrap_or_default();
+            for why in persistent_volume_claim::validate(&whole, None) {
+                errors.push(FieldError::invalid(&at, name, why.to_string()));
+            }
+        }
+        let Some(former) = former else { continue };
         if requested_bytes(claim) < requested_bytes(former) {
             let why = format!("{name} PVC requests storage can't be less than previous value");
             errors.push(FieldError::invalid(&at, name, why));
@@ -140,6 +149,25 @@ mod tests {
 
     fn machine(templates: Value) -> Value {
         json!({"metadata": {"annotations": {ANNOTATION: templates.to_string()}}})
+    }
+
+    #[test]
+    fn a_template_that_would_be_refused_as_a_claim_is_refused_at_once() {
+        let mut cases = Vec::new();
+        for (field, value) in
+            [("accessModes", json!([])), ("volumeMode", json!("Tape")), ("selector", json!({}))]
+        {
+            let mut template = template("d", "1Gi", "");
+            template["spec"][field] = value;
+            cases.push((field, template));
+        }
+        for (field, template) in cases {
+            let new = machine(json!([template]));
+            let errors = validate(&new, None);
+            assert!(errors.iter().any(|error| error.to_string().contains(field)), "{field}: {errors:?}");
+            // One that is there already is not held against who changes something else.
+            assert!(validate(&new, Some(&new)).is_empty());
+        }
     }
 
     #[test]
