@@ -164,7 +164,7 @@ impl Placing {
         self.references.set(place, things.chain(networks.iter().cloned().map(Thing::Network)).collect());
         let found = |finding| Ok((finding, Vec::new()));
         let mut volumes = Vec::new();
-        let mut ready = true;
+        let mut waits = None;
         for (namespace, name) in &claims {
             let claim: Option<Object<PersistentVolumeClaim>> = object::find(&client, namespace, name).await?;
             let Some(claim) = claim else {
@@ -174,15 +174,25 @@ impl Placing {
             let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
             match object::find::<PersistentVolume>(&client, "", volume.unwrap_or_default()).await? {
                 Some(volume) if phase == Some("Bound") && is_of(&volume, &claim) => volumes.push(volume),
-                _ => ready = false,
+                None if phase == Some("Bound") => {
+                    let volume = volume.unwrap_or_default();
+                    waits = Some(format!("volume {volume} of claim {namespace}/{name} is gone"));
+                }
+                _ => {
+                    waits =
+                        Some(format!("waiting for claim {namespace}/{name} to be bound; its events say more"))
+                }
             }
         }
         let network = DefaultNetwork::without_pool(&client, &networks).await?;
         if let Some(missing) = networks.iter().find(|name| !network.exists(name)) {
             return found(Finding::MissingNetwork(missing.clone()));
         }
-        if !ready || !self.has_addresses(place, instance, &network).await? {
-            return found(Finding::NotReady);
+        if waits.is_none() {
+            waits = self.waits_for_address(place, instance, &network).await?;
+        }
+        if let Some(why) = waits {
+            return found(Finding::NotReady(why));
         }
         let nodes: Vec<Node> = object::list(&client, "").await?;
         let neighbours: Vec<Neighbour> = self.neighbours(place).await?;
@@ -198,27 +208,39 @@ impl Placing {
         })
     }
 
-    /// Whether every interface on the default network has its address, and this machine's config says so.
-    async fn has_addresses(
+    /// What is missing until every interface on the default network has its address, and this machine's config says
+    /// so.
+    async fn waits_for_address(
         &self,
         place: &Place,
         instance: &Object<VirtualMachineInstance>,
         network: &DefaultNetwork,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<Option<String>, ReconcileError> {
         let is_default = |name: &str| network.is_default(name);
         let wanted =
             network_config::interfaces_on_default_network(&instance.typed.spec, &place.0, &is_default);
         if wanted.is_empty() {
-            return Ok(true);
+            return Ok(None);
         }
+        let name = format!("{}/{}", place.0, place.1);
         let config: Option<Object<VirtualMachineNetworkConfig>> =
             object::find(&self.context.client, &place.0, &place.1).await?;
-        let Some(config) = config.filter(|config| !config.is_being_deleted()) else { return Ok(false) };
+        let Some(config) = config.filter(|config| !config.is_being_deleted()) else {
+            return Ok(Some(format!("waiting for the VirtualMachineNetworkConfig {name} to be made")));
+        };
         let owners = instance.metadata().owner_references.iter().flatten().map(|owner| owner.uid.as_str());
         let machines: BTreeSet<&str> = owners.chain([instance.uid()]).collect();
         let mut held = config.metadata().owner_references.iter().flatten();
-        let is_own = held.any(|owner| machines.contains(owner.uid.as_str()));
-        Ok(is_own && wanted.iter().all(|one| network_config::has_address(&config.typed, &one.mac_address)))
+        if !held.any(|owner| machines.contains(owner.uid.as_str())) {
+            return Ok(Some(format!(
+                "waiting for the VirtualMachineNetworkConfig {name} of another machine to go"
+            )));
+        }
+        let without = wanted.iter().find(|one| !network_config::has_address(&config.typed, &one.mac_address));
+        Ok(without.map(|one| {
+            let mac = &one.mac_address;
+            format!("interface {mac} waits for an address; the VirtualMachineNetworkConfig {name} says why")
+        }))
     }
 
     /// Everybody else who is on a node.

@@ -73,7 +73,7 @@ impl Shared {
             }
             Ask::PortForward { address, port, protocol } => {
                 if let Some(nic) = self.user_mode_nic(machine)? {
-                    let guest = self.dial_user_mode(machine, &nic, port, protocol).await?;
+                    let guest = self.dial_user_mode(machine, nic, port, protocol).await?;
                     return self.hand_over(line, None, move |caller| relay(caller, guest));
                 }
                 self.must_be_its_own(machine, address)?;

@@ -20,8 +20,8 @@ pub enum Finding {
     MissingClaim(String),
     /// A network it names does not exist: namespace and name.
     MissingNetwork(String),
-    /// A claim waits for its volume, or an interface for its address.
-    NotReady,
+    /// A claim waits for its volume, or an interface for its address: which, and where to read more.
+    NotReady(String),
     /// No node suits, and why.
     Unschedulable(String),
     Node(String),
@@ -38,7 +38,7 @@ const OBSTACLES: [&str; 2] = [SYNCHRONIZED, POD_SCHEDULED];
 impl Finding {
     fn phase(&self) -> Phase {
         match self {
-            Finding::MissingClaim(_) | Finding::MissingNetwork(_) | Finding::NotReady => Phase::Pending,
+            Finding::MissingClaim(_) | Finding::MissingNetwork(_) | Finding::NotReady(_) => Phase::Pending,
             Finding::Unschedulable(_) => Phase::Scheduling,
             Finding::Node(_) => Phase::Scheduled,
         }
@@ -55,7 +55,8 @@ impl Finding {
                 Some((SYNCHRONIZED, "FailedCreate", message))
             }
             Finding::Unschedulable(why) => Some((POD_SCHEDULED, "Unschedulable", why.clone())),
-            Finding::NotReady | Finding::Node(_) => None,
+            Finding::NotReady(why) => Some((SYNCHRONIZED, "NotReady", why.clone())),
+            Finding::Node(_) => None,
         }
     }
 
@@ -63,6 +64,8 @@ impl Finding {
     pub fn event(&self) -> Option<(&'static str, &'static str, String)> {
         let (_, reason, message) = self.obstacle()?;
         Some(match self {
+            // Every machine waits a moment for these.
+            Finding::NotReady(_) => return None,
             Finding::MissingClaim(_) => ("Normal", reason, message),
             Finding::Unschedulable(_) => ("Warning", "FailedScheduling", message),
             _ => ("Warning", reason, message),
@@ -179,6 +182,9 @@ mod tests {
     #[test]
     fn a_phase_never_goes_back() {
         let unplaced = status_of(&Default::default(), &Finding::Unschedulable("full".into()), at(5));
-        assert_eq!(status_of(&unplaced, &Finding::NotReady, at(6)).phase, Phase::Scheduling);
+        assert_eq!(
+            status_of(&unplaced, &Finding::NotReady("waiting".into()), at(6)).phase,
+            Phase::Scheduling
+        );
     }
 }
