@@ -21,7 +21,7 @@ use sheaf_resources::kinds::virtual_machine_instance::{
     status::{ClaimInfo, Phase},
 };
 use tokio::{
-    sync::Notify,
+    sync::{Notify, broadcast::error::RecvError},
     time::{Instant, timeout},
 };
 
@@ -73,6 +73,8 @@ pub struct Keeper {
 /// What the agent in the guest said, and when.
 #[derive(Default)]
 struct Guest {
+    /// The agent in it held its channel open when it was last looked at.
+    is_there: bool,
     facts: Option<GuestFacts>,
     asked_at: Option<Instant>,
     credentials: Credentials,
@@ -139,8 +141,13 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = wake.notified() => {}
-                still_open = happened => if !still_open {
-                    self.line = None;
+                heard = happened => match heard {
+                    Heard::Something => {}
+                    Heard::AgentsChannel => self.guest.asked_at = None,
+                    Heard::End => {
+                        self.line = None;
+                        self.guest.asked_at = None;
+                    }
                 },
                 () = tokio::time::sleep(wait) => {}
             }
@@ -418,7 +425,8 @@ impl Keeper {
         }
         self.guest.asked_at = Some(Instant::now());
         let Some(line) = &self.line else { return };
-        if !matches!(line.monitor.guest_agent_connected().await, Ok(true)) {
+        self.guest.is_there = matches!(line.monitor.guest_agent_connected().await, Ok(true));
+        if !self.guest.is_there {
             self.guest.facts = None;
             return;
         }
@@ -442,7 +450,8 @@ impl Keeper {
             facts.interfaces.iter().any(|interface| interface.addresses.iter().any(|a| a.contains('.')))
         });
         let settled = has_addresses && !matches!(self.guest.brought, Some(Err(_)));
-        if settled { ASK_EVERY } else { ASK_SOON }
+        // Of one that is not there yet QEMU tells when it comes.
+        if settled || !self.guest.is_there { ASK_EVERY } else { ASK_SOON }
     }
 
     fn next_look(&self) -> Duration {
@@ -533,12 +542,26 @@ fn is_going(instance: &VirtualMachineInstance) -> bool {
     instance.metadata.deletion_timestamp.is_some()
 }
 
-/// Until something is heard on the line; false if it is closed. Never, without one.
-async fn heard(line: &mut Option<Line>) -> bool {
+/// What came over the line to QEMU.
+enum Heard {
+    Something,
+    /// Somebody in the guest opened the agent's channel, or let go of it.
+    AgentsChannel,
+    End,
+}
+
+/// Until something is heard on the line. Never, without one.
+async fn heard(line: &mut Option<Line>) -> Heard {
     let Some(line) = line else { return std::future::pending().await };
     tokio::select! {
         biased;
-        () = line.monitor.closed() => false,
-        event = line.events.recv() => !matches!(event, Err(tokio::sync::broadcast::error::RecvError::Closed)),
+        () = line.monitor.closed() => Heard::End,
+        event = line.events.recv() => match event {
+            Ok(event) if event.name == "VSERPORT_CHANGE" => Heard::AgentsChannel,
+            Ok(_) => Heard::Something,
+            // Too much was said to keep all of it: that may have been among it.
+            Err(RecvError::Lagged(_)) => Heard::AgentsChannel,
+            Err(RecvError::Closed) => Heard::End,
+        },
     }
 }
