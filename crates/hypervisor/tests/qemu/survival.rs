@@ -78,8 +78,8 @@ async fn a_process_that_gave_up_its_lock_is_found_not_doubled_and_ended_all_the_
     let of_lock = |entry: &fs::DirEntry| {
         fs::read_link(entry.path()).is_ok_and(|target| target.file_name().is_some_and(|name| name == "lock"))
     };
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-    let number = descriptors.filter(of_lock).next().unwrap().file_name().to_str().unwrap().parse().unwrap();
+    let mut descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let number = descriptors.find(of_lock).unwrap().file_name().to_str().unwrap().parse().unwrap();
     let process = rustix::process::Pid::from_raw(pid).unwrap();
     let process = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
     let flags = rustix::process::PidfdGetfdFlags::empty();
