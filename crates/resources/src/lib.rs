@@ -2,6 +2,7 @@
 //! clock, no chance.
 
 pub mod age;
+pub mod apply;
 pub mod field_error;
 pub mod kind;
 pub mod kinds;

@@ -1,0 +1,231 @@
+//! A set of fields of an object: a tree of [`Step`]s, some of which are members.
+//!
+//! That `spec.replicas` is a member says nothing about `spec`: each way is in the set or not, on its own.
+//! Written as Kubernetes' `FieldsV1`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{shape::Shape, step::Step};
+
+/// The way that ends where it is written, in `FieldsV1`.
+const ITSELF: &str = ".";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet(BTreeMap<Step, Node>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    is_member: bool,
+    below: FieldSet,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        !self.is_member && self.below.is_empty()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no step to a field")]
+pub struct NoFieldSet {
+    pub text: String,
+}
+
+impl FieldSet {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn insert(&mut self, way: &[Step]) {
+        let Some((first, rest)) = way.split_first() else { return };
+        let node = self.0.entry(first.clone()).or_default();
+        match rest.is_empty() {
+            true => node.is_member = true,
+            false => node.below.insert(rest),
+        }
+    }
+
+    pub fn contains(&self, way: &[Step]) -> bool {
+        match way {
+            [] => false,
+            [last] => self.0.get(last).is_some_and(|node| node.is_member),
+            [first, rest @ ..] => self.0.get(first).is_some_and(|node| node.below.contains(rest)),
+        }
+    }
+
+    /// Whether this one step is a member.
+    pub(super) fn has(&self, step: &Step) -> bool {
+        self.0.get(step).is_some_and(|node| node.is_member)
+    }
+
+    /// What is below a step.
+    pub(super) fn below(&self, step: &Step) -> Option<&FieldSet> {
+        self.0.get(step).map(|node| &node.below)
+    }
+
+    /// Puts a subtree where a step leads.
+    pub(super) fn put(&mut self, step: Step, is_member: bool, below: FieldSet) {
+        if is_member || !below.is_empty() {
+            self.0.insert(step, Node { is_member, below });
+        }
+    }
+
+    #[must_use]
+    pub fn union(mut self, other: &FieldSet) -> FieldSet {
+        for (step, theirs) in &other.0 {
+            let ours = self.0.entry(step.clone()).or_default();
+            ours.is_member |= theirs.is_member;
+            ours.below = std::mem::take(&mut ours.below).union(&theirs.below);
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        self.combined(other, |ours, theirs| Node {
+            is_member: ours.is_member && theirs.is_some_and(|theirs| theirs.is_member),
+            below: theirs.map(|theirs| ours.below.intersection(&theirs.below)).unwrap_or_default(),
+        })
+    }
+
+    /// Without the members of the other; what is below them stays.
+    #[must_use]
+    pub fn difference(&self, other: &FieldSet) -> FieldSet {
+        self.combined(other, |ours, theirs| match theirs {
+            None => ours.clone(),
+            Some(theirs) => Node {
+                is_member: ours.is_member && !theirs.is_member,
+                below: ours.below.difference(&theirs.below),
+            },
+        })
+    }
+
+    /// Without the members of the other and everything below them.
+    #[must_use]
+    pub fn recursive_difference(&self, other: &FieldSet) -> FieldSet {
+        self.combined(other, |ours, theirs| match theirs {
+            None => ours.clone(),
+            Some(theirs) if theirs.is_member => Node::default(),
+            Some(theirs) => {
+                Node { is_member: ours.is_member, below: ours.below.recursive_difference(&theirs.below) }
+            }
+        })
+    }
+
+    fn combined(&self, other: &FieldSet, of: impl Fn(&Node, Option<&Node>) -> Node) -> FieldSet {
+        let nodes = self.0.iter().map(|(step, ours)| (step.clone(), of(ours, other.0.get(step))));
+        FieldSet(nodes.filter(|(_, node)| !node.is_empty()).collect())
+    }
+
+    /// The same set where every declared member of an object that has something below it is a member too: an object
+    /// goes when all its declared fields go.
+    #[must_use]
+    pub fn with_named_fields(&self, shape: Shape<'_>) -> FieldSet {
+        let nodes = self.0.iter().map(|(step, node)| {
+            let is_named = matches!(step, Step::Field(name) if shape.is_declared(name));
+            let is_member = node.is_member || (is_named && !node.below.is_empty());
+            (step.clone(), Node { is_member, below: node.below.with_named_fields(shape.at(step)) })
+        });
+        FieldSet(nodes.collect())
+    }
+
+    /// Every member, as the way to it, in order.
+    pub fn ways(&self) -> Vec<Vec<Step>> {
+        let mut ways = Vec::new();
+        self.collect(&mut Vec::new(), &mut ways);
+        ways
+    }
+
+    fn collect(&self, way: &mut Vec<Step>, ways: &mut Vec<Vec<Step>>) {
+        for (step, node) in &self.0 {
+            way.push(step.clone());
+            if node.is_member {
+                ways.push(way.clone());
+            }
+            node.below.collect(way, ways);
+            way.pop();
+        }
+    }
+
+    /// As `FieldsV1`.
+    pub fn to_json(&self) -> Value {
+        let members = self.0.iter().map(|(step, node)| {
+            let mut below = Map::new();
+            if node.is_member && !node.below.is_empty() {
+                below.insert(ITSELF.into(), Value::Object(Map::new()));
+            }
+            if let Value::Object(rest) = node.below.to_json() {
+                below.extend(rest);
+            }
+            (step.written(), Value::Object(below))
+        });
+        Value::Object(members.collect())
+    }
+
+    pub fn from_json(json: &Value) -> Result<FieldSet, NoFieldSet> {
+        let Value::Object(members) = json else { return Err(NoFieldSet { text: json.to_string() }) };
+        let mut set = FieldSet::default();
+        for (text, below) in members.iter().filter(|(text, _)| *text != ITSELF) {
+            let step = Step::read(text).ok_or_else(|| NoFieldSet { text: text.clone() })?;
+            let is_leaf = below.as_object().is_none_or(Map::is_empty);
+            let is_member = is_leaf || below.get(ITSELF).is_some();
+            let below = if is_leaf { FieldSet::default() } else { FieldSet::from_json(below)? };
+            set.put(step, is_member, below);
+        }
+        Ok(set)
+    }
+}
+
+impl<'a> FromIterator<&'a [Step]> for FieldSet {
+    fn from_iter<I: IntoIterator<Item = &'a [Step]>>(ways: I) -> Self {
+        let mut set = FieldSet::default();
+        ways.into_iter().for_each(|way| set.insert(way));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(json: Value) -> FieldSet {
+        FieldSet::from_json(&json).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let json = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}},
+            "f:spec": {"f:ports": {r#"k:{"port":80}"#: {".": {}, "f:port": {}}}, "f:finalizers": {r#"v:"x""#: {}}}});
+        assert_eq!(set(json.clone()).to_json(), json);
+        assert_eq!(set(json!({})).to_json(), json!({}));
+        assert!(FieldSet::from_json(&json!({"f:a": {"b": {}}})).is_err());
+        assert!(FieldSet::from_json(&json!([])).is_err());
+    }
+
+    #[test]
+    fn sets_are_combined_member_by_member() {
+        let a = set(json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}}));
+        let b = set(json!({"f:a": {"f:x": {}}, "f:c": {}}));
+        assert_eq!(
+            a.clone().union(&b),
+            set(json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}, "f:c": {}}))
+        );
+        assert_eq!(a.intersection(&b), set(json!({"f:a": {"f:x": {}}})));
+        assert_eq!(a.difference(&b), set(json!({"f:a": {".": {}, "f:y": {}}, "f:b": {}})));
+        let whole = set(json!({"f:a": {}}));
+        assert_eq!(a.difference(&whole), set(json!({"f:a": {"f:x": {}, "f:y": {}}, "f:b": {}})));
+        assert_eq!(a.recursive_difference(&whole), set(json!({"f:b": {}})));
+    }
+
+    #[test]
+    fn a_way_is_in_the_set_or_not_on_its_own() {
+        let a = set(json!({"f:a": {"f:x": {}}}));
+        let way = [Step::field("a"), Step::field("x")];
+        assert!(a.contains(&way) && !a.contains(&way[..1]));
+        assert_eq!(a.ways(), [way.to_vec()]);
+    }
+}

@@ -1,0 +1,186 @@
+//! Who owns which fields of an object: `metadata.managedFields`, read and written.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::field_set::FieldSet;
+
+/// More managers of this operation than this are told apart by the newest only, as in the original.
+const MOST_UPDATE_MANAGERS: usize = 10;
+/// What those that are no longer told apart are called.
+const ANCIENT: &str = "ancient-changes";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+}
+
+/// Somebody who writes: one program, in one way, in one version of the API.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Manager {
+    pub operation: Operation,
+    pub name: String,
+    /// Of the fields; an applier has one set, whatever version it last spoke.
+    pub api_version: String,
+    pub subresource: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    pub fields: FieldSet,
+    /// RFC 3339, when the set last changed.
+    pub time: Option<String>,
+}
+
+/// All managers of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Managers(pub BTreeMap<Manager, Owned>);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("metadata.managedFields[{index}]: {reason}")]
+pub struct Unreadable {
+    pub index: usize,
+    pub reason: String,
+}
+
+impl Managers {
+    /// Reads what an object carries.
+    pub fn read(object: &Value) -> Result<Managers, Unreadable> {
+        let mut managers = Managers::default();
+        let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (index, entry) in entries.iter().enumerate() {
+            let unreadable = |reason: String| Unreadable { index, reason };
+            let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+            let operation = match entry["operation"].as_str() {
+                Some("Apply") => Operation::Apply,
+                Some("Update") => Operation::Update,
+                other => return Err(unreadable(format!("operation: Invalid value: {other:?}"))),
+            };
+            if !matches!(entry["fieldsType"].as_str(), Some("FieldsV1")) {
+                return Err(unreadable(format!("fieldsType: Invalid value: {}", entry["fieldsType"])));
+            }
+            let fields = match &entry["fieldsV1"] {
+                Value::Null => FieldSet::default(),
+                fields => FieldSet::from_json(fields).map_err(|why| unreadable(why.to_string()))?,
+            };
+            let manager = Manager {
+                operation,
+                name: text("manager"),
+                api_version: text("apiVersion"),
+                subresource: text("subresource"),
+            };
+            let time = entry["time"].as_str().map(str::to_owned);
+            managers.0.insert(manager, Owned { fields, time });
+        }
+        Ok(managers)
+    }
+
+    /// Writes itself into an object; nothing is left of `managedFields` when there is nobody.
+    pub fn write(&self, object: &mut Value) {
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        if self.0.is_empty() {
+            metadata.remove("managedFields");
+            return;
+        }
+        let mut entries: Vec<(&Manager, &Owned)> = self.0.iter().collect();
+        entries.sort_by_key(|(manager, owned)| (manager.operation, &owned.time, &manager.name));
+        let entries = entries.into_iter().map(|(manager, owned)| {
+            let mut entry = json!({
+                "manager": manager.name, "operation": manager.operation.as_str(),
+                "apiVersion": manager.api_version, "fieldsType": "FieldsV1", "fieldsV1": owned.fields.to_json(),
+            });
+            if let Some(time) = &owned.time {
+                entry["time"] = time.as_str().into();
+            }
+            if !manager.subresource.is_empty() {
+                entry["subresource"] = manager.subresource.as_str().into();
+            }
+            entry
+        });
+        metadata.insert("managedFields".into(), entries.collect());
+    }
+
+    /// The set that a manager has; appliers are looked for in every version.
+    pub(super) fn take(&mut self, manager: &Manager) -> Option<(Manager, Owned)> {
+        let found = self.0.keys().find(|candidate| match manager.operation {
+            Operation::Update => *candidate == manager,
+            Operation::Apply => {
+                candidate.operation == Operation::Apply
+                    && candidate.name == manager.name
+                    && candidate.subresource == manager.subresource
+            }
+        });
+        let found = found.cloned()?;
+        self.0.remove_entry(&found)
+    }
+
+    /// Gives those who changed an object long ago one name together, per version.
+    pub(super) fn cap(&mut self) {
+        let mut updates: Vec<(Option<String>, Manager)> = self
+            .0
+            .iter()
+            .filter(|(manager, _)| manager.operation == Operation::Update && manager.subresource.is_empty())
+            .map(|(manager, owned)| (owned.time.clone(), manager.clone()))
+            .collect();
+        if updates.len() <= MOST_UPDATE_MANAGERS {
+            return;
+        }
+        updates.sort();
+        let too_many = updates.len() - MOST_UPDATE_MANAGERS;
+        // The newest of those given up would be one too many again, as their common name.
+        for (_, manager) in updates.into_iter().take(too_many + 1) {
+            let Some(owned) = self.0.remove(&manager) else { continue };
+            let ancient = Manager { name: ANCIENT.into(), ..manager };
+            let together = self
+                .0
+                .entry(ancient)
+                .or_insert_with(|| Owned { fields: FieldSet::default(), time: owned.time.clone() });
+            together.fields = std::mem::take(&mut together.fields).union(&owned.fields);
+            together.time = together.time.clone().max(owned.time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_appliers_first() {
+        let entry = |manager: &str, operation: &str, time: &str| {
+            json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": time,
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}})
+        };
+        let (late, early) =
+            (entry("b", "Update", "2026-01-02T00:00:00Z"), entry("c", "Update", "2026-01-01T00:00:00Z"));
+        let apply = entry("z", "Apply", "2026-01-03T00:00:00Z");
+        let mut object = json!({"metadata": {"managedFields": [late, early, apply]}});
+        let managers = Managers::read(&object).unwrap();
+        managers.write(&mut object);
+        assert_eq!(object["metadata"]["managedFields"], json!([apply, early, late]));
+        Managers::default().write(&mut object);
+        assert_eq!(object, json!({"metadata": {}}));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_so() {
+        for entry in [
+            json!({"operation": "Guess", "fieldsType": "FieldsV1"}),
+            json!({"operation": "Apply", "fieldsType": "FieldsV2"}),
+            json!({"operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {"x": {}}}),
+        ] {
+            assert!(Managers::read(&json!({"metadata": {"managedFields": [entry]}})).is_err());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Server-side apply: who owns which field, what an applied configuration makes of an object, and when two managers
+//! are at odds.
+//!
+//! ```text
+//!   apply:   live + configuration --merge--> merged --without what its manager no longer asks for--> new
+//!   update:  live, new --compare--> what changed belongs to whoever changed it
+//! ```
+//!
+//! Everything here is a function of its arguments; time is handed in as text. Versions of an object that the caller
+//! can convert between are told apart by [`Versions`].
+
+mod engine;
+mod field_set;
+mod managers;
+mod shape;
+mod step;
+#[cfg(test)]
+mod tests;
+mod typed;
+
+pub use engine::{Applied, ApplyError, Conflict, Versions, applied, created, updated};
+pub use field_set::{FieldSet, NoFieldSet};
+pub use managers::{Manager, Managers, Operation, Owned, Unreadable};
+pub use shape::{Misfit, Shape};
+pub use step::{Datum, Step};
+pub use typed::{Comparison, compare, fields_of, merge};

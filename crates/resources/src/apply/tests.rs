@@ -1,0 +1,296 @@
+//! What appliers and others do to each other's fields.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::schema::Schema;
+
+/// A kind with one of everything: declared fields, a free map, lists of every sort, something atomic.
+fn schema() -> Schema {
+    Schema::parse(&json!({"type": "object", "properties": {
+        "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+        "metadata": {"type": "object", "properties": {
+            "name": {"type": "string"},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "finalizers": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        }},
+        "spec": {"type": "object", "properties": {
+            "replicas": {"type": "integer"}, "paused": {"type": "boolean"},
+            "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
+                "items": {"type": "object", "properties": {"port": {"type": "integer"},
+                    "protocol": {"type": "string", "default": "TCP"}, "name": {"type": "string"}}}},
+            "args": {"type": "array", "items": {"type": "string"}},
+            "selector": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+            "template": {"type": "object", "properties": {"image": {"type": "string"}, "tag": {"type": "string"}}},
+        }},
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }}))
+    .unwrap()
+}
+
+struct One(Schema);
+
+impl Versions for One {
+    fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
+        (api_version == "v1").then(|| Shape::of(&self.0))
+    }
+
+    fn convert(&self, object: &Value, _: &str) -> Value {
+        object.clone()
+    }
+}
+
+/// An object and the people who write it.
+struct Story {
+    versions: One,
+    object: Value,
+    hour: u32,
+}
+
+fn manager(name: &str, operation: Operation) -> Manager {
+    Manager { operation, name: name.into(), api_version: "v1".into(), subresource: String::new() }
+}
+
+fn whole(mut spec: Value) -> Value {
+    spec["apiVersion"] = "v1".into();
+    spec["kind"] = "Thing".into();
+    spec["metadata"]["name"] = "one".into();
+    spec
+}
+
+impl Story {
+    fn begin() -> Story {
+        Story { versions: One(schema()), object: whole(json!({})), hour: 0 }
+    }
+
+    fn now(&mut self) -> String {
+        self.hour += 1;
+        format!("2026-01-01T{:02}:00:00Z", self.hour)
+    }
+
+    fn try_apply(&mut self, name: &str, configuration: Value, force: bool) -> Result<bool, Vec<String>> {
+        let (now, manager) = (self.now(), manager(name, Operation::Apply));
+        let configuration = whole(configuration);
+        let outcome = applied(
+            &self.versions,
+            &self.object,
+            &configuration,
+            &manager,
+            &FieldSet::default(),
+            force,
+            &now,
+        );
+        match outcome {
+            Ok(applied) => {
+                self.object = applied.object;
+                Ok(applied.is_same)
+            }
+            Err(ApplyError::Conflicts(conflicts)) => Err(conflicts
+                .iter()
+                .map(|conflict| {
+                    let way: String = conflict.way.iter().map(ToString::to_string).collect();
+                    format!("{} {way}", conflict.manager.name)
+                })
+                .collect()),
+            Err(why) => Err(vec![why.to_string()]),
+        }
+    }
+
+    #[track_caller]
+    fn apply(&mut self, name: &str, configuration: Value) {
+        self.try_apply(name, configuration, false).unwrap();
+    }
+
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut new = self.object.clone();
+        change(&mut new);
+        let now = self.now();
+        let manager = manager(name, Operation::Update);
+        let written =
+            updated(&self.versions, &self.object, new, &manager, &FieldSet::default(), &now).unwrap();
+        self.object = written.object;
+    }
+
+    fn fields(&self, name: &str) -> Value {
+        let entries = self.object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let found = entries.into_iter().find(|entry| entry["manager"] == name);
+        found.map_or(Value::Null, |entry| entry["fieldsV1"].clone())
+    }
+}
+
+#[test]
+fn what_is_applied_is_there_and_owned_and_identity_is_nobodys() {
+    let mut story = Story::begin();
+    story.apply(
+        "a",
+        json!({"metadata": {"labels": {"x": "1"}}, "spec": {"replicas": 1, "selector": {"k": "v"},
+        "ports": [{"port": 80, "name": "web"}], "args": ["-v"]}}),
+    );
+    assert_eq!(
+        story.fields("a"),
+        json!({"f:metadata": {"f:labels": {"f:x": {}}},
+            "f:spec": {"f:replicas": {}, "f:selector": {}, "f:args": {},
+                "f:ports": {r#"k:{"port":80,"protocol":"TCP"}"#: {".": {}, "f:port": {}, "f:name": {}}}}})
+    );
+    assert_eq!(story.object["spec"]["ports"], json!([{"port": 80, "name": "web"}]));
+}
+
+#[test]
+fn two_managers_own_different_fields_of_one_object_and_of_one_list() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"spec": {"replicas": 1, "ports": [{"port": 80}, {"port": 443}]}}));
+    story.apply("b", json!({"spec": {"paused": true, "ports": [{"port": 8080}]}}));
+    assert_eq!(story.object["spec"]["ports"], json!([{"port": 80}, {"port": 443}, {"port": 8080}]));
+    // Each takes back only its own.
+    story.apply("a", json!({"spec": {"ports": [{"port": 443}]}}));
+    assert_eq!(story.object["spec"], json!({"paused": true, "ports": [{"port": 443}, {"port": 8080}]}));
+    story.apply("b", json!({}));
+    assert_eq!(story.object["spec"], json!({"ports": [{"port": 443}]}));
+    assert_eq!(story.fields("b"), Value::Null, "who owns nothing is forgotten");
+    story.apply("a", json!({}));
+    assert_eq!(story.object, whole(json!({})), "an object goes with its last field");
+}
+
+#[test]
+fn who_wants_another_value_is_refused_unless_by_force() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"spec": {"replicas": 1, "paused": true}}));
+    let before = story.object.clone();
+    let conflicts =
+        story.try_apply("b", json!({"spec": {"replicas": 2, "paused": false}}), false).unwrap_err();
+    assert_eq!(conflicts, ["a .spec.paused", "a .spec.replicas"]);
+    assert_eq!(story.object, before);
+    story.try_apply("b", json!({"spec": {"replicas": 2}}), true).unwrap();
+    assert_eq!(story.object["spec"], json!({"replicas": 2, "paused": true}));
+    assert_eq!(story.fields("a"), json!({"f:spec": {"f:paused": {}}}));
+    // Who wants the same value owns it, too, and it goes only when both gave it up.
+    story.apply("a", json!({"spec": {"replicas": 2, "paused": true}}));
+    story.apply("b", json!({}));
+    assert_eq!(story.object["spec"]["replicas"], 2);
+    story.apply("a", json!({"spec": {"paused": true}}));
+    assert_eq!(story.object["spec"], json!({"paused": true}));
+}
+
+#[test]
+fn who_updates_takes_what_changes_and_loses_what_goes() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"metadata": {"labels": {"x": "1", "y": "1"}}, "spec": {"replicas": 1}}));
+    story.update("editor", |object| {
+        object["spec"]["replicas"] = 5.into();
+        object["metadata"]["labels"].as_object_mut().unwrap().remove("x");
+        object["metadata"]["labels"]["z"] = "1".into();
+    });
+    assert_eq!(story.fields("a"), json!({"f:metadata": {"f:labels": {"f:y": {}}}}));
+    assert_eq!(
+        story.fields("editor"),
+        json!({"f:metadata": {"f:labels": {"f:z": {}}}, "f:spec": {"f:replicas": {}}})
+    );
+    // The applier is at odds with the editor now, and says what it still owns without being.
+    let wants = json!({"metadata": {"labels": {"x": "1", "y": "1"}}, "spec": {"replicas": 1}});
+    assert_eq!(story.try_apply("a", wants, false).unwrap_err(), ["editor .spec.replicas"]);
+    story.apply("a", json!({"metadata": {"labels": {"y": "2"}}}));
+    assert_eq!(story.object["spec"]["replicas"], 5, "what another took stays when it is left out");
+    assert_eq!(story.object["metadata"]["labels"], json!({"y": "2", "z": "1"}));
+}
+
+#[test]
+fn a_list_without_keys_and_an_atomic_map_have_one_owner() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"spec": {"args": ["1"], "selector": {"k": "v"}}}));
+    let conflicts =
+        story.try_apply("b", json!({"spec": {"args": ["1", "2"], "selector": {"k": "w"}}}), false);
+    assert_eq!(conflicts.unwrap_err(), ["a .spec.args", "a .spec.selector"]);
+    story.try_apply("b", json!({"spec": {"selector": {"l": "w"}}}), true).unwrap();
+    assert_eq!(story.object["spec"]["selector"], json!({"l": "w"}), "replaced as a whole");
+}
+
+#[test]
+fn sets_are_shared_element_by_element() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"metadata": {"finalizers": ["x", "y"]}}));
+    story.apply("b", json!({"metadata": {"finalizers": ["y", "z"]}}));
+    assert_eq!(story.object["metadata"]["finalizers"], json!(["x", "y", "z"]));
+    story.apply("a", json!({}));
+    assert_eq!(story.object["metadata"]["finalizers"], json!(["y", "z"]));
+}
+
+#[test]
+fn elements_keep_the_order_that_is_asked_for_and_others_their_place() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"metadata": {"finalizers": ["1", "2", "3"]}}));
+    story.apply("b", json!({"metadata": {"finalizers": ["3", "9", "1"]}}));
+    assert_eq!(story.object["metadata"]["finalizers"], json!(["2", "3", "9", "1"]));
+}
+
+#[test]
+fn the_same_again_changes_nothing_not_even_a_time() {
+    let mut story = Story::begin();
+    let wants = json!({"spec": {"replicas": 1, "ports": [{"port": 80}]}});
+    story.apply("a", wants.clone());
+    let before = story.object.clone();
+    assert_eq!(story.try_apply("a", wants, false), Ok(true));
+    assert_eq!(story.object, before);
+}
+
+#[test]
+fn what_was_there_before_anybody_applied_belongs_to_somebody_else() {
+    let mut story = Story::begin();
+    story.object["spec"] = json!({"replicas": 3, "args": ["x"]});
+    let conflicts = story.try_apply("a", json!({"spec": {"replicas": 1}}), false).unwrap_err();
+    assert_eq!(conflicts, ["before-first-apply .spec.replicas"]);
+    story.apply("a", json!({"spec": {"replicas": 3}}));
+    assert_eq!(story.fields("before-first-apply"), json!({"f:spec": {"f:args": {}, "f:replicas": {}}}));
+}
+
+#[test]
+fn a_null_takes_a_field_away_from_nobody_but_is_owned() {
+    let mut story = Story::begin();
+    story.apply("a", json!({"status": {"anything": {"deep": 1}}}));
+    assert_eq!(
+        story.fields("a"),
+        json!({"f:status": {"f:anything": {".": {}, "f:deep": {}}}}),
+        "where nothing is declared, every member is one"
+    );
+}
+
+#[test]
+fn an_element_without_its_key_or_there_twice_is_refused() {
+    let mut story = Story::begin();
+    let before = story.object.clone();
+    let why = story.try_apply("a", json!({"spec": {"ports": [{"name": "x"}]}}), false).unwrap_err();
+    assert!(why[0].contains(r#"omits key field "port""#), "{why:?}");
+    let twice = json!({"spec": {"ports": [{"port": 1}, {"port": 1, "protocol": "TCP"}]}});
+    let why = story.try_apply("a", twice, false).unwrap_err();
+    assert!(why[0].contains("duplicate entries for key"), "{why:?}");
+    assert_eq!(story.object, before);
+}
+
+#[test]
+fn what_somebody_created_and_a_version_that_is_gone_are_told_apart() {
+    let versions = One(schema());
+    let new = whole(json!({"spec": {"replicas": 1}}));
+    let by = manager("kubectl-create", Operation::Update);
+    let made = created(&versions, new, &by, &FieldSet::default(), "2026-01-01T00:00:00Z").unwrap();
+    assert_eq!(
+        made.object["metadata"]["managedFields"],
+        json!([{"manager": "kubectl-create", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {".": {}, "f:replicas": {}}}}])
+    );
+    let mut story = Story { versions, object: made.object, hour: 1 };
+    story.object["metadata"]["managedFields"][0]["apiVersion"] = "v0".into();
+    story.apply("a", json!({"spec": {"replicas": 2}}));
+    assert_eq!(story.fields("kubectl-create"), Value::Null);
+}
+
+#[test]
+fn those_who_updated_long_ago_get_one_name() {
+    let mut story = Story::begin();
+    for n in 0..14 {
+        story
+            .update(&format!("m{n:02}"), |object| object["metadata"]["labels"][format!("l{n}")] = "x".into());
+    }
+    let entries = story.object["metadata"]["managedFields"].as_array().unwrap().clone();
+    assert_eq!(entries.len(), 10);
+    assert_eq!(entries[0]["manager"], "ancient-changes");
+    assert_eq!(entries[0]["fieldsV1"]["f:metadata"]["f:labels"].as_object().unwrap().len(), 6);
+}
