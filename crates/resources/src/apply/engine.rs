@@ -70,17 +70,28 @@ fn unowned() -> FieldSet {
     set.insert(&[Step::field("apiVersion")]);
     set.insert(&[Step::field("kind")]);
     // An object without its metadata is not thinkable, so nobody can own it as such.
+    set.insert(&[Step::field("metadata")]);
     for name in metadata {
         set.insert(&[Step::field("metadata"), Step::field(name)]);
     }
     set
 }
 
-/// A manager's own ways: without identity, and without what a subresource does not reach.
+/// What does not count as a change: the server's own bookkeeping.
+fn identity() -> FieldSet {
+    let mut set = FieldSet::default();
+    for name in ["managedFields", "resourceVersion"] {
+        set.insert(&[Step::field("metadata"), Step::field(name)]);
+    }
+    set
+}
+
+/// A manager at work.
 struct Writer<'a, V> {
     versions: &'a V,
     manager: &'a Manager,
-    ignored: FieldSet,
+    /// What the subresource that is written does not reach.
+    not_reached: &'a FieldSet,
     now: &'a str,
 }
 
@@ -98,7 +109,7 @@ impl<V: Versions> Writer<'_, V> {
     ) -> Result<(Comparison, Vec<Conflict>), ApplyError> {
         let mut by_version: BTreeMap<String, Comparison> = BTreeMap::new();
         let own = self.manager.api_version.clone();
-        let comparison = compare(live, new, self.shape(&own)?)?.without(&self.ignored);
+        let comparison = compare(live, new, self.shape(&own)?)?.without(self.not_reached);
         by_version.insert(own, comparison.clone());
         let mut conflicts = Vec::new();
         let others = std::mem::take(&mut managers.0);
@@ -112,7 +123,7 @@ impl<V: Versions> Writer<'_, V> {
                 // What a version that is gone had to say is forgotten.
                 let Some(shape) = self.versions.shape(version) else { continue };
                 let [live, new] = [live, new].map(|object| self.versions.convert(object, version));
-                by_version.insert(version.clone(), compare(&live, &new, shape)?.without(&self.ignored));
+                by_version.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
             }
             let Some(changes) = by_version.get(version) else { continue };
             let taken = owned.fields.intersection(&changes.modified.clone().union(&changes.added));
@@ -145,8 +156,7 @@ impl<V: Versions> Writer<'_, V> {
         let Some(shape) = self.versions.shape(version) else { return Ok(merged) };
         let merged = self.versions.convert(&merged, version);
         let given_up = last.fields.with_named_fields(shape);
-        let mut pruned =
-            remove(&merged, &given_up, shape).unwrap_or_else(|| Value::Object(Default::default()));
+        let mut pruned = remove(&merged, &given_up, shape);
         let mut wanted: BTreeMap<&str, FieldSet> = BTreeMap::new();
         for (manager, owned) in &managers.0 {
             let fields = wanted.entry(&manager.api_version).or_default();
@@ -161,17 +171,25 @@ impl<V: Versions> Writer<'_, V> {
             let part = self.versions.convert(&pruned, candidate);
             let left = named(&part, shape)?.union(&wanted.with_named_fields(shape));
             let gone = named(&whole, shape)?.difference(&left);
-            pruned = remove(&whole, &gone, shape).unwrap_or_else(|| Value::Object(Default::default()));
+            pruned = remove(&whole, &gone, shape);
         }
         // What nobody ever asked for stays.
         let part = self.versions.convert(&pruned, version);
         let gone = named(&merged, shape)?.difference(&named(&part, shape)?).intersection(&given_up);
-        let pruned = remove(&merged, &gone, shape).unwrap_or_else(|| Value::Object(Default::default()));
+        let pruned = remove(&merged, &gone, shape);
         Ok(self.versions.convert(&pruned, &self.manager.api_version))
     }
 
     /// Writes the owners into the new object. Those whose sets did not change keep their time.
+    ///
+    /// While a write is worked out, identity is a field like any other, so that an object keeps it; in what is written
+    /// down it is nobody's.
     fn finish(&self, live: &Value, mut new: Value, mut managers: Managers, before: &Managers) -> Applied {
+        let unowned = unowned();
+        managers.0.retain(|_, owned| {
+            owned.fields = owned.fields.difference(&unowned);
+            !owned.fields.is_empty()
+        });
         for (manager, owned) in &mut managers.0 {
             let unchanged = before.0.get(manager).is_some_and(|before| before.fields == owned.fields);
             if !unchanged && manager == self.manager {
@@ -182,7 +200,7 @@ impl<V: Versions> Writer<'_, V> {
         let changes =
             self.shape(&self.manager.api_version).ok().and_then(|shape| compare(live, &new, shape).ok());
         let is_same =
-            managers == *before && changes.is_some_and(|changes| changes.without(&unowned()).is_same());
+            managers == *before && changes.is_some_and(|changes| changes.without(&identity()).is_same());
         managers.write(&mut new);
         Applied { object: new, is_same }
     }
@@ -221,15 +239,14 @@ pub fn updated<V: Versions>(
         Some(Value::Array(_)) => Managers::read(&new).unwrap_or_else(|_| before.clone()),
         _ => before.clone(),
     };
-    let ignored = unowned().union(not_reached);
-    let writer = Writer { versions, manager, ignored, now };
+    let writer = Writer { versions, manager, not_reached, now };
     let (changes, _) = writer.take_from_others(live, &new, &mut managers)?;
     let (fields, time) = match managers.0.remove(manager) {
         Some(owned) => (owned.fields, owned.time),
         None => (FieldSet::default(), None),
     };
     let fields = fields.difference(&changes.removed).union(&changes.modified).union(&changes.added);
-    let fields = fields.recursive_difference(&writer.ignored);
+    let fields = fields.recursive_difference(not_reached);
     if !fields.is_empty() {
         managers.0.insert(manager.clone(), Owned { fields, time });
     }
@@ -250,12 +267,11 @@ pub fn applied<V: Versions>(
 ) -> Result<Applied, ApplyError> {
     let mut before = Managers::read(live)?;
     let was_tracked = !before.0.is_empty();
-    let ignored = unowned().union(not_reached);
-    let writer = Writer { versions, manager, ignored, now };
+    let writer = Writer { versions, manager, not_reached, now };
     let shape = writer.shape(&manager.api_version)?;
     if !was_tracked {
         // From before anybody kept track: it belongs to somebody, and not to whoever applies first.
-        let fields = fields_of(live, shape)?.recursive_difference(&unowned());
+        let fields = fields_of(live, shape)?.difference(&unowned());
         if !fields.is_empty() {
             let somebody = Manager {
                 operation: Operation::Update,
@@ -272,10 +288,10 @@ pub fn applied<V: Versions>(
     if let Some(metadata) = asked.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    let fields = fields_of(&asked, shape)?.recursive_difference(&writer.ignored);
+    let fields = fields_of(&asked, shape)?.recursive_difference(not_reached);
     let time = last.as_ref().and_then(|(_, owned)| owned.time.clone());
     managers.0.insert(manager.clone(), Owned { fields, time });
-    let reached = remove(&asked, not_reached, shape).unwrap_or_default();
+    let reached = remove(&asked, not_reached, shape);
     let mut new = merge(live, &reached, shape)?;
     if let Some(last) = &last {
         new = writer.without_given_up(new, &managers, last)?;

@@ -20,6 +20,16 @@ pub(super) enum Form<'v> {
     List(&'v [Value]),
 }
 
+impl Form<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Form::Whole => false,
+            Form::Object(members) => members.is_empty(),
+            Form::List(elements) => elements.is_empty(),
+        }
+    }
+}
+
 /// A list with an element that cannot be told apart from others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {

@@ -89,9 +89,9 @@ fn compare_below(
         (Some(Form::Object(one)), None) | (None, Some(Form::Object(one))) if one.is_empty() => true,
         (Some(Form::List(one)), None) | (None, Some(Form::List(one))) if one.is_empty() => true,
         (Some(Form::Whole), Some(Form::Whole) | None) | (None, Some(Form::Whole)) => true,
-        // Null beside an object or list: as if it were empty.
-        (Some(Form::Whole), Some(_)) => !old.is_some_and(Value::is_null),
-        (Some(_), Some(Form::Whole)) => !new.is_some_and(Value::is_null),
+        // Null beside an object or list: as if it were empty, and two that are empty can differ only as a whole.
+        (Some(Form::Whole), Some(other)) => !old.is_some_and(Value::is_null) || other.is_empty(),
+        (Some(other), Some(Form::Whole)) => !new.is_some_and(Value::is_null) || other.is_empty(),
         _ => false,
     };
     if is_leaf {
@@ -186,14 +186,14 @@ fn merge_lists(live: &[Value], asked: &[Value], shape: Shape<'_>) -> Result<Valu
     let of_asked: BTreeMap<&Step, &Value> = asked.iter().map(|(step, value)| (step, *value)).collect();
     let mut merged = Vec::new();
     let mut rest = live.iter().peekable();
-    for (step, value) in &asked {
-        let is_shared = of_live.contains_key(step);
+    for (at, (step, value)) in asked.iter().enumerate() {
+        let next_shared = asked[at..].iter().map(|(step, _)| step).find(|step| of_live.contains_key(step));
         while let Some((next, live)) = rest.peek() {
             match of_asked.contains_key(next) {
                 false => merged.push((*live).clone()),
+                true if Some(next) == next_shared => break,
                 // Its turn comes, or came, with what is asked for.
-                true if is_shared && next != step => {}
-                true => break,
+                true => {}
             }
             rest.next();
         }
@@ -209,28 +209,29 @@ fn merge_lists(live: &[Value], asked: &[Value], shape: Shape<'_>) -> Result<Valu
     Ok(Value::Array(merged))
 }
 
-/// A value without the members of a set. An object or list that loses all it had goes with them.
-pub fn remove(value: &Value, fields: &FieldSet, shape: Shape<'_>) -> Option<Value> {
+/// A value without the members of a set. What loses all it had is null, as in the original: whoever owns it as such
+/// goes on doing so.
+pub fn remove(value: &Value, fields: &FieldSet, shape: Shape<'_>) -> Value {
     if fields.is_empty() {
-        return Some(value.clone());
+        return value.clone();
     }
     let kept = |step: &Step, value: &Value| {
         if fields.has(step) {
             return None;
         }
         match fields.below(step) {
-            Some(below) => remove(value, below, shape.at(step)),
+            Some(below) => Some(remove(value, below, shape.at(step))),
             None => Some(value.clone()),
         }
     };
     match shape.form(value) {
-        Form::Whole => Some(value.clone()),
+        Form::Whole => value.clone(),
         Form::Object(members) => {
             let left: Map<String, Value> = members
                 .iter()
                 .filter_map(|(name, value)| Some((name.clone(), kept(&Step::field(name), value)?)))
                 .collect();
-            (!left.is_empty() || members.is_empty()).then_some(Value::Object(left))
+            if left.is_empty() { Value::Null } else { Value::Object(left) }
         }
         Form::List(elements) => {
             let left: Vec<Value> = elements
@@ -241,7 +242,7 @@ pub fn remove(value: &Value, fields: &FieldSet, shape: Shape<'_>) -> Option<Valu
                     Err(_) => Some(element.clone()),
                 })
                 .collect();
-            (!left.is_empty() || elements.is_empty()).then_some(Value::Array(left))
+            if left.is_empty() { Value::Null } else { Value::Array(left) }
         }
     }
 }
