@@ -1,5 +1,8 @@
-// Writes stories of managers who apply and update one object, with what the original makes of each step: one JSON
-// document per line. The Rust tests of server-side apply replay them.
+// Writes what server-side apply is built from and judged by:
+//
+//	apply-vectors topology   how the lists and objects of built-in kinds merge
+//	apply-vectors stories    managers who apply and update one object, and what the original's library makes of each
+//	                         step: one JSON document per line
 package main
 
 import (
@@ -88,6 +91,20 @@ type step struct {
 }
 
 func main() {
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "topology":
+		writeTopology(out)
+	case len(os.Args) == 2 && os.Args[1] == "stories":
+		writeStories(out)
+	default:
+		fmt.Fprintln(os.Stderr, "usage: apply-vectors topology|stories")
+		os.Exit(2)
+	}
+}
+
+func writeStories(out *bufio.Writer) {
 	parser, err := typed.NewParser(schema)
 	must(err)
 	kind := parser.Type("thing")
@@ -97,8 +114,6 @@ func main() {
 	builder := merge.UpdaterBuilder{Converter: oneVersion{}, ReturnInputOnNoop: true}
 	updater := builder.BuildUpdater()
 	random := rand.New(rand.NewSource(1))
-	out := bufio.NewWriter(os.Stdout)
-	defer out.Flush()
 	for range stories {
 		live := map[string]any{"apiVersion": "v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}}
 		managers := fieldpath.ManagedFields{}
