@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sheaf_hypervisor::{HypervisorError, State, qmp::RunState};
+use sheaf_hypervisor::{HypervisorError, MachineId, State, qmp::RunState};
 use tokio::time::sleep;
 
 use crate::house::{AGENT, House, machine, qemus};
@@ -37,12 +37,16 @@ async fn a_machine_goes_on_when_the_one_who_launched_it_is_killed() {
     // The next agent can talk to it, and cannot start it a second time.
     let monitor = house.hypervisor.monitor(&machine.id).await.unwrap();
     assert_eq!(monitor.status().await.unwrap(), RunState::Running);
-    let twice = house.hypervisor.launch(&machine.id, Default::default()).await;
+    is_neither_doubled_nor_forgotten_until_ended(&house, &machine.id).await;
+}
+
+async fn is_neither_doubled_nor_forgotten_until_ended(house: &House, id: &MachineId) {
+    let twice = house.hypervisor.launch(id, Default::default()).await;
     assert!(matches!(twice, Err(HypervisorError::InUse { .. })));
-    let early = house.hypervisor.forget(&machine.id).await;
+    let early = house.hypervisor.forget(id).await;
     assert!(matches!(early, Err(HypervisorError::InUse { .. })));
-    house.end(&machine.id).await;
-    assert_eq!(qemus(&machine.id), [0; 0]);
+    house.end(id).await;
+    assert_eq!(qemus(id), [0; 0]);
 }
 
 #[tokio::test]
@@ -88,12 +92,7 @@ async fn a_process_that_gave_up_its_lock_is_found_not_doubled_and_ended_all_the_
 
     let found = house.hypervisor.look(machine.id.clone()).unwrap();
     assert_eq!(found.state, State::Running { pid });
-    let twice = house.hypervisor.launch(&machine.id, Default::default()).await;
-    assert!(matches!(twice, Err(HypervisorError::InUse { .. })));
-    let early = house.hypervisor.forget(&machine.id).await;
-    assert!(matches!(early, Err(HypervisorError::InUse { .. })));
-    house.end(&machine.id).await;
-    assert_eq!(qemus(&machine.id), [0; 0]);
+    is_neither_doubled_nor_forgotten_until_ended(&house, &machine.id).await;
 }
 
 #[tokio::test]
