@@ -53,12 +53,13 @@ pub fn without_finalizer(seen: &ObjectMeta, finalizer: &str) -> Value {
     json!({"metadata": {"resourceVersion": seen.resource_version, "finalizers": left}})
 }
 
-/// Deletes this very object and no later one of the same name, provided that it is as it was seen.
+/// Deletes this very object and no later one of the same name, provided that it is as it was seen. Answers the object
+/// while something still holds it.
 pub async fn delete_as_seen(
     objects: &Api<DynamicObject>,
     seen: &ObjectMeta,
     propagation: PropagationPolicy,
-) -> Result<(), kube::Error> {
+) -> Result<Option<DynamicObject>, kube::Error> {
     let options = DeleteParams {
         propagation_policy: Some(propagation),
         preconditions: Some(kube::api::Preconditions {
@@ -69,8 +70,9 @@ pub async fn delete_as_seen(
     };
     let name = seen.name.as_deref().unwrap_or_default();
     match objects.delete(name, &options).await {
-        Err(why) if !is_not_found(&why) => Err(why),
-        _ => Ok(()),
+        Ok(answer) => Ok(answer.left()),
+        Err(why) if is_not_found(&why) => Ok(None),
+        Err(why) => Err(why),
     }
 }
 

@@ -8,18 +8,22 @@
 //! the loop between them.
 //!
 //! ```text
-//!   API --list, watch (metadata only)--> watching --notices--> reconciling
-//!                                                                |  ^
-//!                                                         wake a |  | the key that is due
-//!                                                          key   v  |
-//!                                                              work queue
+//!              +--metadata only--> watching --notices--+
+//!   API --list |                                       +--> reconciling
+//!        watch +--whole objects--> memory ---notices---+      |  ^
+//!                                    ^                  wake a |  | the key that is due
+//!                                    |                   key   v  |
+//!                                    +-- what was written --- work queue
 //! ```
 //!
 //! A wake-up carries a key, never a change, so a restart, a missed event and the happy path are
-//! one code path: look at the object of that key as it is now. Nothing here survives a crash and
+//! one code path: look at the object of that key as it is now. Where many look at the same things, they look at one
+//! shared memory of them. Nothing here survives a crash and
 //! nothing needs to, since the first list after a start wakes everything.
 
 pub mod api;
+mod following;
+pub mod memory;
 pub mod reconciling;
 pub mod served;
 pub mod streams;

@@ -4,7 +4,7 @@
 //! known. One key at a time: controllers write little, and two hands on one object would only
 //! collide.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
@@ -12,6 +12,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use crate::{
     api,
+    memory::{Inbox, Remembering, Unreadable},
     watching::{self, NOTICES, Noticed, Watched},
     work_queue::WorkQueue,
 };
@@ -23,8 +24,15 @@ pub trait Reconciler: Send {
     /// For logs.
     const NAME: &'static str;
 
-    /// What to follow; the position in this list is the number of the watch.
-    fn watched(&self) -> Vec<Watched>;
+    /// What to follow by itself; the position in this list is the number of the watch.
+    fn watched(&self) -> Vec<Watched> {
+        Vec::new()
+    }
+
+    /// What to follow by way of a memory; numbered on from what is watched. No key is looked at before all of it is held.
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        Vec::new()
+    }
 
     /// Which keys an object concerns that was seen by a watch, or is gone.
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Self::Key>;
@@ -75,6 +83,12 @@ impl From<serde_json::Error> for ReconcileError {
     }
 }
 
+impl From<Unreadable> for ReconcileError {
+    fn from(why: Unreadable) -> Self {
+        ReconcileError::Unreadable(why.to_string())
+    }
+}
+
 impl ReconcileError {
     /// Whether the only thing wrong is that somebody else was faster.
     pub fn is_race(&self) -> bool {
@@ -90,10 +104,18 @@ pub async fn run<R: Reconciler>(mut reconciler: R, client: Client) {
         watches.spawn(watching::follow(client.clone(), watched, watch, tell.clone()));
     }
     drop(tell);
+    let inbox = Arc::new(Inbox::default());
+    for (nth, remembered) in reconciler.remembered().into_iter().enumerate() {
+        remembered.listed().await;
+        remembered.tell(watches.len() + nth, &inbox);
+    }
     let mut queue = WorkQueue::new();
     loop {
         tokio::select! {
             biased;
+            noticed = inbox.next() => for (watch, about) in noticed {
+                reconciler.keys(watch, about.metadata()).into_iter().for_each(|key| queue.wake(key));
+            },
             Some(notice) = notices.recv() => match notice.noticed {
                 Noticed::Seen(metadata) | Noticed::Gone(metadata) => {
                     reconciler.keys(notice.watch, &metadata).into_iter().for_each(|key| queue.wake(key));

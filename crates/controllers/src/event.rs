@@ -57,7 +57,7 @@ async fn remove_old(context: &Context) -> Result<usize, ReconcileError> {
             let Some(event) = events.get_opt(name).await? else { continue };
             if last_happened(&event, lifetime, now).is_some_and(|last| is_old(last, lifetime, now)) {
                 match api::delete_as_seen(&events, &event.metadata, PropagationPolicy::Background).await {
-                    Ok(()) => removed += 1,
+                    Ok(_) => removed += 1,
                     // It happened again this very moment.
                     Err(why) if api::is_conflict(&why) => {}
                     Err(why) => return Err(why.into()),

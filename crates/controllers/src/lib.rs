@@ -32,9 +32,12 @@ pub mod virtual_machine_network_config;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use kube::Client;
+use sheaf_client::memory::Memory;
 use sheaf_resources::rbac;
 use sheaf_world::World;
 use tokio::task::JoinSet;
+
+use self::object::Eyes;
 
 /// Signs a token without an end for a Secret that holds it: namespace, account, the account's uid, the
 /// Secret's name. Handed in, since only the API server has the key.
@@ -69,8 +72,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Context {
     pub client: Client,
+    /// Of the objects that several controllers look at, as the cluster itself sees them.
+    pub memory: Arc<Memory>,
     pub world: World,
     pub settings: Arc<Settings>,
+}
+
+impl Context {
+    pub(crate) fn eyes(&self) -> Eyes {
+        Eyes::remembering(self.client.clone(), self.memory.clone())
+    }
 }
 
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -108,9 +119,10 @@ pub struct Controllers {
 /// Makes the controllers; nothing happens until they [run](Controllers::run).
 ///
 /// `client` is used to act as each controller's own user, whose role (`resources::rbac`) says what it may do. So it
-/// must be allowed to impersonate them. Pods alone, which nobody else may write, are written in its own name.
+/// must be allowed to impersonate them. What several of them look at is watched once, in its own name; Pods alone, which nobody else may write, are written in its own name.
 pub fn build(client: Client, world: World, settings: Settings) -> Controllers {
-    Controllers { context: Context { client, world, settings: Arc::new(settings) } }
+    let memory = Arc::new(Memory::new(client.clone()));
+    Controllers { context: Context { client, memory, world, settings: Arc::new(settings) } }
 }
 
 impl Controllers {

@@ -1,16 +1,19 @@
 //! An object as it was read, beside its type: decisions read the type, and a write gives back all that was
-//! read, also what the type does not know. Every write names the version that was read.
+//! read, also what the type does not know. Every write names the version that was read, and what it answers is
+//! remembered, so that the next look sees it.
+
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
-    api::{DynamicObject, ListParams, PostParams},
-    core::ApiResource,
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, Request},
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sheaf_client::{
     api::{self, FIELD_MANAGER, objects},
+    memory::{Kind, Known, Memory},
     reconciling::ReconcileError,
 };
 
@@ -25,10 +28,106 @@ pub(crate) fn place_of(metadata: &ObjectMeta) -> Option<Place> {
     Some((metadata.namespace.clone()?, metadata.name.clone()?))
 }
 
+/// What looks, and as whom it acts.
+#[derive(Clone)]
+pub(crate) struct Eyes {
+    client: Client,
+    memory: Arc<Memory>,
+    fresh: bool,
+}
+
+impl Eyes {
+    /// Eyes that see what is remembered, which may be a moment old.
+    pub fn remembering(client: Client, memory: Arc<Memory>) -> Self {
+        Eyes { client, memory, fresh: false }
+    }
+
+    /// Eyes that ask the API each time. For what is done because something is absent, or cannot be undone: kinds are
+    /// not remembered as of one moment, so what one of them lacks may only be late.
+    pub fn fresh(&self) -> Self {
+        Eyes { fresh: true, ..self.clone() }
+    }
+
+    pub fn are_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// `None` when there is no such object.
+    pub async fn find<T: Kind>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Object<T>>, ReconcileError> {
+        // An empty name would ask for the whole collection.
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let remembered = self.memory.of::<T>();
+        if !self.fresh && remembered.is_listed() {
+            return Ok(remembered.find(namespace, name)?.map(|known| Object::new(known, self)));
+        }
+        let request = in_namespace::<T>(namespace).get(name, &Default::default());
+        match self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
+            Ok(text) => Ok(Some(Object::new(Known::read(&text)?, self))),
+            Err(why) if api::is_not_found(&why) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Everything there is of a kind; an empty namespace stands for all of them.
+    pub async fn list<T: Kind>(&self, namespace: &str) -> Result<Vec<Arc<T>>, ReconcileError> {
+        let remembered = self.memory.of::<T>();
+        if !self.fresh && remembered.is_listed() {
+            return Ok(remembered.list(namespace)?);
+        }
+        let objects = all_of::<T>(&self.client, namespace);
+        let mut params = ListParams::default().limit(PAGE);
+        let mut found = Vec::new();
+        loop {
+            let page = objects.list(&params).await?;
+            for item in page.items {
+                let mut item = serde_json::to_value(&item)?;
+                // Items of a list need not say what they are, and some types insist.
+                item["apiVersion"] = T::api_version(&()).as_ref().into();
+                item["kind"] = T::kind(&()).as_ref().into();
+                found.push(Arc::new(serde_json::from_value(item)?));
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Makes an object, unless somebody was faster or its namespace is on its way out; answers whether it was made.
+    pub async fn create<T: Kind>(&self, namespace: &str, mut object: Value) -> Result<bool, kube::Error> {
+        object["apiVersion"] = T::api_version(&()).as_ref().into();
+        object["kind"] = T::kind(&()).as_ref().into();
+        let body = serde_json::to_vec(&object).map_err(kube::Error::SerdeError)?;
+        let request =
+            in_namespace::<T>(namespace).create(&writing(), body).map_err(kube::Error::BuildRequest)?;
+        match self.client.request_text(request).await {
+            Ok(text) => {
+                self.learn::<T>(&text);
+                Ok(true)
+            }
+            Err(why) if crate::namespace::needs_none(&why) => Ok(false),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// What cannot be read is left to the watch, which says so.
+    fn learn<T: Kind>(&self, text: &str) {
+        if let Ok(known) = Known::<T>::read(text) {
+            self.memory.of::<T>().learn(known);
+        }
+    }
+}
+
 pub(crate) struct Object<T> {
-    pub read: DynamicObject,
-    pub typed: T,
-    objects: Api<DynamicObject>,
+    pub typed: Arc<T>,
+    known: Known<T>,
+    eyes: Eyes,
 }
 
 /// A kind that the cluster serves by itself.
@@ -40,101 +139,74 @@ pub(crate) fn all_of<T: Resource<DynamicType = ()>>(client: &Client, namespace: 
     objects(client, &resource_of::<T>(), namespace)
 }
 
-/// `None` when there is no such object.
-pub(crate) async fn find<T>(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Object<T>>, ReconcileError>
-where
-    T: Resource<DynamicType = ()> + DeserializeOwned,
-{
-    // An empty name would ask for the whole collection.
-    if name.is_empty() {
-        return Ok(None);
-    }
-    let objects = all_of::<T>(client, namespace);
-    let Some(read) = objects.get_opt(name).await? else { return Ok(None) };
-    let typed = serde_json::from_value(serde_json::to_value(&read)?)?;
-    Ok(Some(Object { read, typed, objects }))
+/// Requests about the objects of a kind in one namespace; an empty one stands for none.
+fn in_namespace<T: Kind>(namespace: &str) -> Request {
+    Request::new(T::url_path(&(), Some(namespace).filter(|namespace| !namespace.is_empty())))
 }
 
-/// Everything there is of a kind; an empty namespace stands for all of them.
-pub(crate) async fn list<T>(client: &Client, namespace: &str) -> Result<Vec<T>, ReconcileError>
-where
-    T: Resource<DynamicType = ()> + DeserializeOwned,
-{
-    let objects = all_of::<T>(client, namespace);
-    let mut params = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = objects.list(&params).await?;
-        for item in page.items {
-            let mut item = serde_json::to_value(&item)?;
-            // Items of a list need not say what they are, and some types insist.
-            item["apiVersion"] = T::api_version(&()).as_ref().into();
-            item["kind"] = T::kind(&()).as_ref().into();
-            found.push(serde_json::from_value(item)?);
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(found),
-        }
+impl<T: Kind> Object<T> {
+    fn new(known: Known<T>, eyes: &Eyes) -> Self {
+        Object { typed: known.typed.clone(), known, eyes: eyes.clone() }
     }
-}
 
-impl<T> Object<T> {
     pub fn metadata(&self) -> &ObjectMeta {
-        &self.read.metadata
+        self.known.metadata()
     }
 
     pub fn name(&self) -> &str {
-        self.read.metadata.name.as_deref().unwrap_or_default()
+        self.metadata().name.as_deref().unwrap_or_default()
     }
 
     pub fn uid(&self) -> &str {
-        self.read.metadata.uid.as_deref().unwrap_or_default()
+        self.metadata().uid.as_deref().unwrap_or_default()
     }
 
     pub fn is_being_deleted(&self) -> bool {
-        self.read.metadata.deletion_timestamp.is_some()
+        self.metadata().deletion_timestamp.is_some()
     }
 
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
-        self.read.metadata.finalizers.iter().flatten().any(|held| held == finalizer)
+        self.metadata().finalizers.iter().flatten().any(|held| held == finalizer)
     }
 
     pub fn annotation(&self, key: &str) -> &str {
-        self.read.metadata.annotations.as_ref().and_then(|all| all.get(key)).map_or("", String::as_str)
+        self.metadata().annotations.as_ref().and_then(|all| all.get(key)).map_or("", String::as_str)
     }
 
-    /// Writes what was read back, as it has been changed since.
-    pub async fn write(&self) -> Result<(), ReconcileError> {
-        self.write_as(&self.read).await
+    /// Whether somebody else wrote it after we did: another set of controllers, whose news may be newer than what is
+    /// remembered here. Whoever answers such a write with another looks with fresh eyes first, or the two would undo each
+    /// other's writes for as long as one of them is late.
+    pub fn is_written_over(&self) -> bool {
+        self.eyes.memory.of::<T>().is_written_over(&self.known)
+    }
+
+    /// All that was read, to be changed and [written](Self::write).
+    pub fn whole(&self) -> Result<DynamicObject, ReconcileError> {
+        Ok(self.known.whole()?)
     }
 
     /// Writes `changed` in its place.
-    pub async fn write_as(&self, changed: &DynamicObject) -> Result<(), ReconcileError> {
-        self.objects.replace(self.name(), &writing(), changed).await?;
-        Ok(())
+    pub async fn write(&self, changed: &DynamicObject) -> Result<(), ReconcileError> {
+        self.send(self.request().replace(self.name(), &writing(), serde_json::to_vec(changed)?)).await
     }
 
-    /// The same for `status`, which becomes `status`.
-    pub async fn write_status(&mut self, status: Value) -> Result<(), ReconcileError> {
-        self.read.data["status"] = status;
-        self.objects.replace_status(self.name(), &writing(), &self.read).await?;
-        Ok(())
+    /// `status` becomes `status`.
+    pub async fn write_status(&self, status: Value) -> Result<(), ReconcileError> {
+        let mut changed = self.whole()?;
+        changed.data["status"] = status;
+        let body = serde_json::to_vec(&changed)?;
+        self.send(self.request().replace_subresource("status", self.name(), &writing(), body)).await
     }
 
     /// Changes what `change` says; its `metadata` is completed.
     pub async fn merge(&self, change: Value) -> Result<(), ReconcileError> {
-        api::merge(&self.objects, self.name(), &self.as_read(change)).await?;
-        Ok(())
+        let change = Patch::Merge(self.as_read(change));
+        self.send(self.request().patch(self.name(), &patching(), &change)).await
     }
 
     pub async fn merge_status(&self, status: Value) -> Result<(), ReconcileError> {
-        api::merge_status(&self.objects, self.name(), &self.as_read(json!({"status": status}))).await?;
-        Ok(())
+        let change = Patch::Merge(self.as_read(json!({"status": status})));
+        self.send(self.request().patch_subresource("status", self.name(), &patching(), &change)).await
     }
 
     pub async fn remove_finalizer(&self, finalizer: &str) -> Result<(), ReconcileError> {
@@ -144,7 +216,27 @@ impl<T> Object<T> {
     /// Deletes this very object as it was read.
     pub async fn delete(&self) -> Result<(), ReconcileError> {
         let propagation = kube::api::PropagationPolicy::Background;
-        Ok(api::delete_as_seen(&self.objects, self.metadata(), propagation).await?)
+        let namespace = self.metadata().namespace.as_deref().unwrap_or_default();
+        let objects = all_of::<T>(&self.eyes.client, namespace);
+        match api::delete_as_seen(&objects, self.metadata(), propagation).await? {
+            Some(held) => self.eyes.learn::<T>(&serde_json::to_string(&held)?),
+            None => self.eyes.memory.of::<T>().forget(self.metadata()),
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> Request {
+        in_namespace::<T>(self.metadata().namespace.as_deref().unwrap_or_default())
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<(), ReconcileError> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let answer = self.eyes.client.request_text(request).await?;
+        self.eyes.learn::<T>(&answer);
+        Ok(())
     }
 
     fn as_read(&self, mut change: Value) -> Value {
@@ -154,22 +246,10 @@ impl<T> Object<T> {
     }
 }
 
-/// Makes an object, unless somebody was faster or its namespace is on its way out; answers whether it was made.
-pub(crate) async fn create<T: Resource<DynamicType = ()>>(
-    client: &Client,
-    namespace: &str,
-    mut object: Value,
-) -> Result<bool, kube::Error> {
-    object["apiVersion"] = T::api_version(&()).as_ref().into();
-    object["kind"] = T::kind(&()).as_ref().into();
-    let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
-    match all_of::<T>(client, namespace).create(&writing(), &object).await {
-        Ok(_) => Ok(true),
-        Err(why) if crate::namespace::needs_none(&why) => Ok(false),
-        Err(why) => Err(why),
-    }
-}
-
 fn writing() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}
+
+fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }

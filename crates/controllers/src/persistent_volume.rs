@@ -1,7 +1,10 @@
 //! Releases volumes whose claim is gone, deletes those that go with it, and lets go of what nobody holds.
 //!
-//! The decisions are [`sheaf_planner::claim`]. The bytes of a volume are its node's to remove; only where there
+//! The decisions are [`sheaf_planner::claim`], and all but that of resting are made on what the API itself says, since
+//! each rests on a claim that is absent. The bytes of a volume are its node's to remove; only where there
 //! are none, because it was never on a node, is that settled here.
+
+use std::sync::Arc;
 
 use k8s_openapi::{
     api::core::v1::{PersistentVolume, PersistentVolumeClaim},
@@ -9,16 +12,13 @@ use k8s_openapi::{
 };
 use serde_json::json;
 use sheaf_client::{
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_planner::claim::{self, Reclaim, SeenVolume, VolumeStep};
 use sheaf_resources::kinds::persistent_volume::{DATA_FINALIZER, PROTECTION_FINALIZER};
 
-use crate::{
-    Context,
-    object::{self, Object, resource_of},
-};
+use crate::{Context, object::Object};
 
 pub const NAME: &str = "persistent-volume";
 /// More than any volume takes.
@@ -39,11 +39,9 @@ impl Reconciler for Volumes {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
-        vec![
-            Watched::all(resource_of::<PersistentVolume>()),
-            Watched::all(resource_of::<PersistentVolumeClaim>()),
-        ]
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
+        vec![memory.of::<PersistentVolume>(), memory.of::<PersistentVolumeClaim>()]
     }
 
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<String> {
@@ -54,18 +52,18 @@ impl Reconciler for Volumes {
     }
 
     async fn reconcile(&mut self, name: &String) -> Result<Next<String>, ReconcileError> {
-        let client = &self.context.client;
+        let mut eyes = self.context.eyes();
         for _ in 0..MOST_STEPS {
-            let volume: Option<Object<PersistentVolume>> = object::find(client, "", name).await?;
+            let volume: Option<Object<PersistentVolume>> = eyes.find("", name).await?;
             let Some(volume) = volume else { return Ok(Next::rest()) };
             let spec = volume.typed.spec.clone().unwrap_or_default();
             let claim = spec.claim_ref.clone().unwrap_or_default();
-            let holder: Option<Object<PersistentVolumeClaim>> = object::find(
-                client,
-                claim.namespace.as_deref().unwrap_or_default(),
-                claim.name.as_deref().unwrap_or_default(),
-            )
-            .await?;
+            let holder: Option<Object<PersistentVolumeClaim>> = eyes
+                .find(
+                    claim.namespace.as_deref().unwrap_or_default(),
+                    claim.name.as_deref().unwrap_or_default(),
+                )
+                .await?;
             let phase = volume.typed.status.as_ref().and_then(|status| status.phase.as_deref());
             let reclaim = spec.persistent_volume_reclaim_policy.as_deref();
             let seen = SeenVolume {
@@ -80,6 +78,7 @@ impl Reconciler for Volumes {
             };
             match claim::next_volume_step(&seen) {
                 VolumeStep::Rest => return Ok(Next::rest()),
+                _ if !eyes.are_fresh() => eyes = eyes.fresh(),
                 VolumeStep::MarkReleased => volume.merge_status(json!({"phase": "Released"})).await?,
                 VolumeStep::DeleteVolume => volume.delete().await?,
                 VolumeStep::Unprotect => volume.remove_finalizer(PROTECTION_FINALIZER).await?,

@@ -5,7 +5,10 @@
 //! machine first uses it. A copy of an image is on the image's node from the beginning, since nobody else has
 //! the bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::{
@@ -16,8 +19,8 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 use sheaf_client::{
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_planner::claim::{self, Binding, Class, Reason, Reclaim, Seen, Source, Step, Volume};
 use sheaf_resources::{
@@ -27,7 +30,8 @@ use sheaf_resources::{
             LOCAL_BACKEND, PROTECTION_FINALIZER as VOLUME_PROTECTION,
         },
         persistent_volume_claim::{
-            self, IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, RESIZE_PENDING, requested,
+            self, IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, RESIZE_PENDING,
+            requested_by,
         },
         storage_class::{IMAGE_PARAMETER, PROVISIONER},
         virtual_machine::VirtualMachine,
@@ -39,7 +43,7 @@ use sheaf_resources::{
 
 use crate::{
     Context,
-    object::{self, Object, Place, place_of, resource_of},
+    object::{Eyes, Object, Place, place_of},
     references::References,
     telling::{How, tell},
 };
@@ -75,14 +79,15 @@ impl Reconciler for Claims {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
         vec![
-            Watched::all(resource_of::<PersistentVolumeClaim>()),
-            Watched::all(resource_of::<PersistentVolume>()),
-            Watched::all(resource_of::<StorageClass>()),
-            Watched::all(resource_of::<VirtualMachineImage>()),
-            Watched::all(resource_of::<VirtualMachine>()),
-            Watched::all(resource_of::<VirtualMachineInstance>()),
+            memory.of::<PersistentVolumeClaim>(),
+            memory.of::<PersistentVolume>(),
+            memory.of::<StorageClass>(),
+            memory.of::<VirtualMachineImage>(),
+            memory.of::<VirtualMachine>(),
+            memory.of::<VirtualMachineInstance>(),
         ]
     }
 
@@ -105,15 +110,21 @@ impl Reconciler for Claims {
 
     async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
         self.waiting.remove(place);
+        let mut eyes = self.context.eyes();
         for _ in 0..MOST_STEPS {
-            let Some(mut claim) = self.claim(place).await? else {
+            let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, &place.1).await?;
+            let Some(claim) = claim else {
                 self.references.set(place, BTreeSet::new());
                 return Ok(Next::rest());
             };
-            let look = self.look(place, &claim).await?;
+            let look = self.look(&eyes, place, &claim).await?;
             let step = claim::next_step(&look.seen);
             match &step {
                 Step::Rest => return Ok(Next::rest()),
+                // All of them rest on what is absent, which may only be late.
+                Step::Wait(_) | Step::CreateVolume { .. } | Step::ReleaseClaim if !eyes.are_fresh() => {
+                    eyes = eyes.fresh();
+                }
                 Step::Wait(reason) => {
                     if matches!(reason, Reason::InUse | Reason::NoConsumer) {
                         self.waiting.insert(place.clone());
@@ -122,11 +133,14 @@ impl Reconciler for Claims {
                     let sort = if word == "ProvisioningFailed" { "Warning" } else { "Normal" };
                     // A claim that cannot go yet says so by itself.
                     if *reason != Reason::InUse {
-                        tell(&self.context, COMPONENT, &claim.read, (sort, word, &message), How::Once).await;
+                        tell(&self.context, COMPONENT, &claim, (sort, word, &message), How::Once).await;
                     }
                     return Ok(Next::rest());
                 }
-                step => self.act(step, &mut claim, &look).await?,
+                step => {
+                    self.act(step, &claim, &look).await?;
+                    eyes = self.context.eyes();
+                }
             }
         }
         // So many steps mean that somebody undoes them; that is no reason to run in circles.
@@ -143,19 +157,15 @@ struct Look {
 }
 
 impl Claims {
-    async fn claim(&self, place: &Place) -> Result<Option<Object<PersistentVolumeClaim>>, ReconcileError> {
-        object::find(&self.context.client, &place.0, &place.1).await
-    }
-
     async fn look(
         &mut self,
+        eyes: &Eyes,
         place: &Place,
         claim: &Object<PersistentVolumeClaim>,
     ) -> Result<Look, ReconcileError> {
-        let client = &self.context.client;
         let (spec, status) = (claim.typed.spec.clone().unwrap_or_default(), claim.typed.status.as_ref());
         let class_name = spec.storage_class_name.clone().unwrap_or_default();
-        let class: Option<Object<StorageClass>> = object::find(client, "", &class_name).await?;
+        let class: Option<Object<StorageClass>> = eyes.find("", &class_name).await?;
         let image = image_of(claim, class.as_ref());
         let mut things = BTreeSet::from([Thing::Class(class_name)]);
         things.extend(image.clone().map(Thing::Image));
@@ -164,29 +174,28 @@ impl Claims {
             None => (Source::Empty, None),
             Some(image) if !is_named(claim, &image) => (Source::UnnamedImage, None),
             Some((namespace, name)) => {
-                let image: Option<Object<VirtualMachineImage>> =
-                    object::find(client, &namespace, &name).await?;
+                let image: Option<Object<VirtualMachineImage>> = eyes.find(&namespace, &name).await?;
                 (source_of(image.as_ref()), image)
             }
         };
         let volume: Option<Object<PersistentVolume>> =
-            object::find(client, "", &claim::volume_name(claim.uid())).await?;
-        let class = class.map(|class| class.typed);
+            eyes.find("", &claim::volume_name(claim.uid())).await?;
+        let class = class.as_ref().map(|class| &class.typed);
         let reclaim_policy =
             class.as_ref().and_then(|class| class.reclaim_policy.clone()).unwrap_or_else(|| "Delete".into());
         let patient = class.as_ref().and_then(|class| class.volume_binding_mode.as_deref())
             == Some("WaitForFirstConsumer");
         let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
-        let conditions = claim.read.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
         let bound = status.and_then(|status| status.phase.as_deref()) == Some("Bound");
-        let in_use = (claim.is_being_deleted() || (patient && !bound)) && self.is_in_use(place).await?;
+        let in_use = (claim.is_being_deleted() || (patient && !bound)) && self.is_in_use(eyes, place).await?;
         let seen = Seen {
             uid: claim.uid().to_owned(),
             being_deleted: claim.is_being_deleted(),
             bound,
             volume_name: spec.volume_name.clone().unwrap_or_default(),
-            requested_bytes: requested(&claim.read.data).unwrap_or(0),
-            resize_pending: conditions.iter().any(is_resize_pending),
+            requested_bytes: requested_by(&spec).unwrap_or(0),
+            resize_pending: conditions.any(|condition| condition.type_ == RESIZE_PENDING),
             capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
             class: class.map(|class| Class {
                 ours: class.provisioner == PROVISIONER,
@@ -202,14 +211,13 @@ impl Claims {
     }
 
     /// Whether a machine, or an instance that is not over, names the claim.
-    async fn is_in_use(&self, (namespace, name): &Place) -> Result<bool, ReconcileError> {
-        let client = &self.context.client;
-        let instances: Vec<VirtualMachineInstance> = object::list(client, namespace).await?;
+    async fn is_in_use(&self, eyes: &Eyes, (namespace, name): &Place) -> Result<bool, ReconcileError> {
+        let instances: Vec<Arc<VirtualMachineInstance>> = eyes.list(namespace).await?;
         let mut live = instances.iter().filter(|instance| !instance.status.phase.is_final());
         if live.any(|instance| instance.spec.claim_names().any(|claim| claim == name)) {
             return Ok(true);
         }
-        let machines: Vec<VirtualMachine> = object::list(client, namespace).await?;
+        let machines: Vec<Arc<VirtualMachine>> = eyes.list(namespace).await?;
         let mut templates = machines.iter().filter_map(|vm| vm.spec.template.as_ref());
         Ok(templates.any(|template| template.spec.claim_names().any(|claim| claim == name)))
     }
@@ -217,18 +225,17 @@ impl Claims {
     async fn act(
         &self,
         step: &Step,
-        claim: &mut Object<PersistentVolumeClaim>,
+        claim: &Object<PersistentVolumeClaim>,
         look: &Look,
     ) -> Result<(), ReconcileError> {
-        let status = &claim.read.data["status"];
         match step {
             Step::Rest | Step::Wait(_) => {}
             Step::CreateVolume { name, bytes } => {
-                let volume = volume_to_create(claim, look, name, *bytes);
-                object::create::<PersistentVolume>(&self.context.client, "", volume).await?;
+                let volume = volume_to_create(claim, look, name, *bytes)?;
+                self.context.eyes().create::<PersistentVolume>("", volume).await?;
                 let words = format!("Successfully provisioned volume {name}");
                 let words = ("Normal", "ProvisioningSucceeded", words.as_str());
-                tell(&self.context, COMPONENT, &claim.read, words, How::Once).await;
+                tell(&self.context, COMPONENT, claim, words, How::Once).await;
             }
             Step::BindVolume => {
                 if let Some(volume) = &look.volume {
@@ -244,7 +251,7 @@ impl Claims {
                 claim.merge(change).await?;
             }
             Step::BindClaim { bytes } => {
-                let modes = claim.read.data["spec"]["accessModes"].clone();
+                let modes = claim.typed.spec.as_ref().and_then(|spec| spec.access_modes.clone());
                 let bound = json!({
                     "phase": "Bound", "accessModes": modes, "capacity": {"storage": quantity::bytes(*bytes)},
                 });
@@ -257,17 +264,17 @@ impl Claims {
                 }
             }
             Step::NoteCapacity { bytes } => {
-                let mut status = status.clone();
+                let mut status = claim.whole()?.data["status"].take();
                 status["capacity"]["storage"] = json!(quantity::bytes(*bytes));
                 if let Some(conditions) = status["conditions"].as_array_mut() {
                     conditions.retain(|condition| !is_resize_pending(condition));
                 }
                 claim.write_status(status).await?;
                 let words = ("Normal", "VolumeResizeSuccessful", "the volume is as large as was asked for");
-                tell(&self.context, COMPONENT, &claim.read, words, How::Now).await;
+                tell(&self.context, COMPONENT, claim, words, How::Now).await;
             }
             Step::NoteResizePending => {
-                let mut status = status.clone();
+                let mut status = claim.whole()?.data["status"].take();
                 let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
                 let message = "waiting for a virtual machine that uses the volume to be started (again): its node \
                                then makes the volume larger";
@@ -278,7 +285,7 @@ impl Claims {
                 status["conditions"] = conditions.into();
                 claim.write_status(status).await?;
                 let words = ("Normal", RESIZE_PENDING, message);
-                tell(&self.context, COMPONENT, &claim.read, words, How::Now).await;
+                tell(&self.context, COMPONENT, claim, words, How::Now).await;
             }
             Step::ReleaseClaim => claim.remove_finalizer(PROTECTION_FINALIZER).await?,
         }
@@ -334,8 +341,14 @@ fn in_planner_words(volume: &PersistentVolume) -> Volume {
     }
 }
 
-fn volume_to_create(claim: &Object<PersistentVolumeClaim>, look: &Look, name: &str, bytes: i64) -> Value {
-    let (spec, metadata) = (&claim.read.data["spec"], claim.metadata());
+fn volume_to_create(
+    claim: &Object<PersistentVolumeClaim>,
+    look: &Look,
+    name: &str,
+    bytes: i64,
+) -> Result<Value, ReconcileError> {
+    let (claimed, metadata) = (claim.whole()?, claim.metadata());
+    let spec = &claimed.data["spec"];
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let mut attributes = BTreeMap::from([(BACKEND_ATTRIBUTE, LOCAL_BACKEND)]);
     if let Some(image) = &look.image {
@@ -366,7 +379,7 @@ fn volume_to_create(claim: &Object<PersistentVolumeClaim>, look: &Look, name: &s
     if let Some(image) = &look.image {
         volume["spec"]["nodeAffinity"] = on_node(image.annotation(NODE_ANNOTATION));
     }
-    volume
+    Ok(volume)
 }
 
 /// The affinity of a volume whose bytes are on one node.

@@ -100,7 +100,9 @@ impl Tokens {
                     api::merge(&secrets, name, &change).await?;
                 }
             }
-            _ => api::delete_as_seen(&secrets, &secret.metadata, PropagationPolicy::Background).await?,
+            _ => {
+                api::delete_as_seen(&secrets, &secret.metadata, PropagationPolicy::Background).await?;
+            }
         }
         Ok(Next::rest())
     }

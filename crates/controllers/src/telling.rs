@@ -5,9 +5,12 @@
 
 use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
-use sheaf_client::api::{self, built_in};
+use sheaf_client::{
+    api::{self, built_in},
+    memory::Kind,
+};
 
-use crate::Context;
+use crate::{Context, object::Object};
 
 /// Type, reason, message.
 pub(crate) type Words<'a> = (&'a str, &'a str, &'a str);
@@ -20,14 +23,14 @@ pub(crate) enum How {
     Once,
 }
 
-pub(crate) async fn tell(
+pub(crate) async fn tell<T: Kind>(
     context: &Context,
     component: &str,
-    about: &DynamicObject,
+    about: &Object<T>,
     (sort, reason, message): Words<'_>,
     how: How,
 ) {
-    let metadata = &about.metadata;
+    let metadata = about.metadata();
     let (name, uid) =
         (metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default());
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -39,12 +42,11 @@ pub(crate) async fn tell(
     };
     // As long as a name may be, with room for what makes it one of its own.
     let short: String = name.chars().take(230).collect();
-    let types = about.types.clone().unwrap_or_default();
     let now = clock.rfc3339();
     let resource = built_in("", "v1", "Event", "events");
     let event = DynamicObject::new(&format!("{short}.{mark:016x}"), &resource).within(event_namespace).data(json!({
         "involvedObject": {
-            "apiVersion": types.api_version, "kind": types.kind, "namespace": namespace, "name": name, "uid": uid,
+            "apiVersion": T::api_version(&()), "kind": T::kind(&()), "namespace": namespace, "name": name, "uid": uid,
             "resourceVersion": metadata.resource_version,
         },
         "reason": reason, "message": message, "type": sort, "count": 1, "firstTimestamp": now,

@@ -50,7 +50,7 @@ async fn remove_ended(context: &Context) -> Result<usize, ReconcileError> {
                 continue;
             }
             match api::delete_as_seen(&tokens, &token.metadata, PropagationPolicy::Background).await {
-                Ok(()) => removed += 1,
+                Ok(_) => removed += 1,
                 // Somebody gave it more time this very moment.
                 Err(why) if api::is_conflict(&why) => {}
                 Err(why) => return Err(why.into()),

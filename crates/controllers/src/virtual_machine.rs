@@ -7,13 +7,13 @@
 
 mod look;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::json;
 use sheaf_client::{
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_planner::virtual_machine::{self, Event, Step};
 use sheaf_resources::{
@@ -28,7 +28,7 @@ use sheaf_resources::{
 use self::look::{Look, Thing};
 use crate::{
     Context,
-    object::{self, Object, Place, place_of, resource_of},
+    object::{Object, Place, place_of},
     references::References,
     telling::{How, tell},
 };
@@ -53,12 +53,13 @@ impl Reconciler for Machines {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
         vec![
-            Watched::all(resource_of::<VirtualMachine>()),
-            Watched::all(resource_of::<VirtualMachineInstance>()),
-            Watched::all(resource_of::<PersistentVolumeClaim>()),
-            Watched::all(resource_of::<VirtualMachineImage>()),
+            memory.of::<VirtualMachine>(),
+            memory.of::<VirtualMachineInstance>(),
+            memory.of::<PersistentVolumeClaim>(),
+            memory.of::<VirtualMachineImage>(),
         ]
     }
 
@@ -73,15 +74,15 @@ impl Reconciler for Machines {
     }
 
     async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
-        let client = self.context.client.clone();
+        let mut eyes = self.context.eyes();
         for _ in 0..MOST_STEPS {
-            let vm: Option<Object<VirtualMachine>> = object::find(&client, &place.0, &place.1).await?;
+            let vm: Option<Object<VirtualMachine>> = eyes.find(&place.0, &place.1).await?;
             let Some(vm) = vm else {
                 self.references.set(place, BTreeSet::new());
                 return Ok(Next::rest());
             };
             self.references.set(place, look::things(place, &vm.typed));
-            let look = Look::at(&client, place, &vm).await?;
+            let look = Look::at(&eyes, place, &vm).await?;
             let now = self.context.world.clock.now().as_second();
             let step = virtual_machine::next_step(&look.seen(&vm.typed, now));
             match step {
@@ -90,10 +91,14 @@ impl Reconciler for Machines {
                     let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1);
                     return Ok(Next::again_after(Duration::from_secs(wait)));
                 }
+                step if !eyes.are_fresh() && (takes_fresh_eyes(&step) || vm.is_written_over()) => {
+                    eyes = eyes.fresh();
+                }
                 step => {
-                    if !self.take(step, place, vm, look).await? {
+                    if !self.take(step, place, &vm, look).await? {
                         return Ok(Next::again_after(crate::LOOK_AGAIN));
                     }
+                    eyes = self.context.eyes();
                 }
             }
         }
@@ -102,26 +107,34 @@ impl Reconciler for Machines {
     }
 }
 
+/// What is done because something is absent, or to an instance that another hand may have replaced.
+fn takes_fresh_eyes(step: &Step) -> bool {
+    use Step::{CreateClaim, CreateInstance, DeleteClaims, DeleteInstance, RemoveFinalizer};
+    matches!(
+        step,
+        CreateClaim(_) | CreateInstance | DeleteInstance { .. } | DeleteClaims { .. } | RemoveFinalizer
+    )
+}
+
 impl Machines {
     /// Acts, and tells how that went; answers whether it was done.
     async fn take(
         &self,
         step: Step,
         place: &Place,
-        vm: Object<VirtualMachine>,
+        vm: &Object<VirtualMachine>,
         look: Look,
     ) -> Result<bool, ReconcileError> {
-        let (about, typed) = (vm.read.clone(), vm.typed.clone());
         let done = self.act(&step, place, vm, look).await;
         let (told, how): (Option<Event>, How) = match &done {
-            Ok(true) => (virtual_machine::event_of(&step, &typed), How::Now),
+            Ok(true) => (virtual_machine::event_of(&step, &vm.typed), How::Now),
             Err(ReconcileError::Api(kube::Error::Api(why))) if !why.is_conflict() => {
-                (virtual_machine::failure_event_of(&step, &typed, &why.message), How::Once)
+                (virtual_machine::failure_event_of(&step, &vm.typed, &why.message), How::Once)
             }
             Ok(false) | Err(_) => (None, How::Now),
         };
         if let Some((sort, reason, message)) = told {
-            tell(&self.context, COMPONENT, &about, (sort, reason, &message), how).await;
+            tell(&self.context, COMPONENT, vm, (sort, reason, &message), how).await;
         }
         done
     }
@@ -131,19 +144,18 @@ impl Machines {
         &self,
         step: &Step,
         place: &Place,
-        mut vm: Object<VirtualMachine>,
+        vm: &Object<VirtualMachine>,
         look: Look,
     ) -> Result<bool, ReconcileError> {
-        let client = &self.context.client;
+        let eyes = self.context.eyes();
         match (step, look.instance) {
             (Step::Rest | Step::Wait { .. }, _) => {}
             (Step::WriteStatus(status), _) => vm.write_status(json!(status)).await?,
             (Step::CreateClaim(claim), _) => {
-                return Ok(object::create::<PersistentVolumeClaim>(client, &place.0, json!(claim)).await?);
+                return Ok(eyes.create::<PersistentVolumeClaim>(&place.0, json!(claim)).await?);
             }
             (Step::GrowClaim { name, bytes }, _) => {
-                let claim: Option<Object<PersistentVolumeClaim>> =
-                    object::find(client, &place.0, name).await?;
+                let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, name).await?;
                 if let Some(claim) = claim {
                     let requests = json!({"storage": quantity::bytes(*bytes)});
                     claim.merge(json!({"spec": {"resources": {"requests": requests}}})).await?;
@@ -153,7 +165,7 @@ impl Machines {
                 let chance = &self.context.world.chance;
                 let instance = instance_of(&vm.typed, &mut |bytes| chance.fill(bytes));
                 let Some(instance) = instance else { return Ok(false) };
-                return Ok(object::create::<VirtualMachineInstance>(client, &place.0, json!(instance)).await?);
+                return Ok(eyes.create::<VirtualMachineInstance>(&place.0, json!(instance)).await?);
             }
             (Step::DeleteInstance { .. }, Some(instance)) => instance.delete().await?,
             (Step::ReleaseInstance { .. }, Some(instance)) => {
@@ -163,23 +175,25 @@ impl Machines {
                 vm.merge(json!({"metadata": {"annotations": {MAC_ADDRESS_ANNOTATION: annotation}}})).await?;
             }
             (Step::SettleAddresses { addresses }, _) => {
-                let devices = &mut vm.read.data["spec"]["template"]["spec"]["domain"]["devices"];
+                let mut changed = vm.whole()?;
+                let devices = &mut changed.data["spec"]["template"]["spec"]["domain"]["devices"];
                 for interface in devices["interfaces"].as_array_mut().into_iter().flatten() {
                     let name = interface["name"].as_str().unwrap_or_default();
                     if let Some(address) = addresses.get(name) {
                         interface["macAddress"] = json!(address);
                     }
                 }
-                vm.write().await?;
+                vm.write(&changed).await?;
             }
-            (Step::SyncLabels { labels }, Some(mut instance)) => {
-                instance.read.metadata.labels = Some(labels.clone());
-                instance.write().await?;
+            (Step::SyncLabels { labels }, Some(instance)) => {
+                let mut changed = instance.whole()?;
+                changed.metadata.labels = Some(labels.clone());
+                instance.write(&changed).await?;
             }
             (Step::SetRunStrategy(strategy), _) => {
                 vm.merge(json!({"spec": {"runStrategy": strategy, "running": null}})).await?;
             }
-            (Step::DeleteClaims { names }, _) => self.delete_claims(names, place, &vm).await?,
+            (Step::DeleteClaims { names }, _) => self.delete_claims(names, place, vm).await?,
             (Step::RemoveFinalizer, _) => vm.remove_finalizer(FINALIZER).await?,
             // It went while we were deciding.
             (Step::DeleteInstance { .. } | Step::ReleaseInstance { .. } | Step::SyncLabels { .. }, None) => {}
@@ -197,12 +211,12 @@ impl Machines {
         let mut refused = false;
         for name in names {
             let claim: Option<Object<PersistentVolumeClaim>> =
-                object::find(&self.context.client, &place.0, name).await?;
+                self.context.eyes().fresh().find(&place.0, name).await?;
             let Some(claim) = claim.filter(|claim| !claim.is_being_deleted()) else { continue };
             match claim.delete().await {
                 Err(ReconcileError::Api(kube::Error::Api(why))) if why.is_invalid() || why.is_forbidden() => {
                     let words = ("Warning", "FailedDelete", why.message.as_str());
-                    tell(&self.context, COMPONENT, &vm.read, words, How::Once).await;
+                    tell(&self.context, COMPONENT, vm, words, How::Once).await;
                     refused = true;
                 }
                 done => done?,

@@ -5,7 +5,7 @@
 //! The class comes with the imported image and goes with it. Two images of one name in two namespaces want the
 //! same class; the first has it, and the other says so.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::{
     api::{core::v1::Node, storage::v1::StorageClass},
@@ -13,8 +13,8 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 use sheaf_client::{
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_planner::placement;
 use sheaf_resources::kinds::{
@@ -24,7 +24,7 @@ use sheaf_resources::kinds::{
 
 use crate::{
     Context,
-    object::{self, Object, Place, place_of, resource_of},
+    object::{Object, Place, place_of},
     telling::{How, tell},
 };
 
@@ -47,12 +47,9 @@ impl Reconciler for Images {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
-        vec![
-            Watched::all(resource_of::<VirtualMachineImage>()),
-            Watched::all(resource_of::<StorageClass>()),
-            Watched::all(resource_of::<Node>()),
-        ]
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
+        vec![memory.of::<VirtualMachineImage>(), memory.of::<StorageClass>(), memory.of::<Node>()]
     }
 
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
@@ -69,10 +66,10 @@ impl Reconciler for Images {
 
     async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
         self.waiting.remove(place);
-        let client = &self.context.client;
-        let image: Option<Object<VirtualMachineImage>> = object::find(client, &place.0, &place.1).await?;
-        let class: Option<Object<StorageClass>> =
-            object::find(client, "", &storage_class_name(&place.1)).await?;
+        // Images change rarely and their classes rest on whether they are there: no look is worth saving.
+        let eyes = self.context.eyes().fresh();
+        let image: Option<Object<VirtualMachineImage>> = eyes.find(&place.0, &place.1).await?;
+        let class: Option<Object<StorageClass>> = eyes.find("", &storage_class_name(&place.1)).await?;
         let of_this_name =
             |class: &&Object<StorageClass>| parameter(class, IMAGE_PARAMETER) == full_name(place);
         let (class, foreign) = match class {
@@ -114,11 +111,11 @@ impl Reconciler for Images {
                 let words = "the storage class of this name belongs to another image: make disks of this one with the \
                              harvesterhci.io/imageId annotation";
                 let words = ("Warning", "StorageClassTaken", words);
-                tell(&self.context, COMPONENT, &image.read, words, How::Once).await;
+                tell(&self.context, COMPONENT, &image, words, How::Once).await;
                 Ok(Next::rest())
             }
             None => {
-                object::create::<StorageClass>(client, "", class_of(place, &image)).await?;
+                eyes.create::<StorageClass>("", class_of(place, &image)).await?;
                 Ok(Next::rest())
             }
         }
@@ -128,7 +125,7 @@ impl Reconciler for Images {
 impl Images {
     /// Gives an image its node and its finalizer, in one write; answers whether there was a node.
     async fn assign(&self, image: Object<VirtualMachineImage>) -> Result<bool, ReconcileError> {
-        let nodes: Vec<Node> = object::list(&self.context.client, "").await?;
+        let nodes: Vec<Arc<Node>> = self.context.eyes().list("").await?;
         let chosen = placement::any_node(&nodes).unwrap_or_default();
         let node = [image.annotation(NODE_ANNOTATION), chosen].into_iter().find(|node| !node.is_empty());
         let Some(node) = node else { return Ok(false) };

@@ -8,7 +8,10 @@
 //!
 //! Deliberately absent: taking an instance off a node that is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::core::v1::{Node, NodeSelector, PersistentVolume, PersistentVolumeClaim},
@@ -17,8 +20,8 @@ use k8s_openapi::{
 };
 use serde_json::json;
 use sheaf_client::{
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_planner::{
     network_config,
@@ -33,7 +36,7 @@ use sheaf_resources::kinds::{
 
 use crate::{
     Context,
-    object::{self, Object, Place, place_of, resource_of},
+    object::{Eyes, Object, Place, place_of},
     persistent_volume_claim::on_node,
     references::References,
     telling::{How, tell},
@@ -44,6 +47,8 @@ pub const NAME: &str = "virtual-machine-instance";
 const COMPONENT: &str = "virtualmachine-controller";
 /// An instance that fits nowhere looks again this often: what ended and was kept makes room without a word.
 const LOOK_FOR_ROOM_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
+/// An instance that is younger than this does not say yet what it waits for.
+const SAYS_THAT_IT_WAITS_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 const CREATOR_LABEL: &str = "harvesterhci.io/creator";
 /// The machines of guest clusters, which read their place from their instance.
 const NODE_DRIVER: &str = "docker-machine-driver-harvester";
@@ -79,13 +84,14 @@ impl Reconciler for Placing {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
         vec![
-            Watched::all(resource_of::<VirtualMachineInstance>()),
-            Watched::all(resource_of::<PersistentVolumeClaim>()),
-            Watched::all(resource_of::<VirtualMachineNetworkConfig>()),
-            Watched::all(resource_of::<NetworkAttachmentDefinition>()),
-            Watched::all(resource_of::<Node>()),
+            memory.of::<VirtualMachineInstance>(),
+            memory.of::<PersistentVolumeClaim>(),
+            memory.of::<VirtualMachineNetworkConfig>(),
+            memory.of::<NetworkAttachmentDefinition>(),
+            memory.of::<Node>(),
         ]
     }
 
@@ -108,24 +114,32 @@ impl Reconciler for Placing {
 
     async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
         self.waiting.remove(place);
-        let instance: Option<Object<VirtualMachineInstance>> =
-            object::find(&self.context.client, &place.0, &place.1).await?;
-        self.take_note(place, instance.as_ref().map(|instance| &instance.typed));
+        let eyes = self.context.eyes();
+        let instance: Option<Object<VirtualMachineInstance>> = eyes.find(&place.0, &place.1).await?;
+        self.take_note(place, instance.as_ref().map(|instance| &*instance.typed));
         let unbound = |instance: &Object<VirtualMachineInstance>| instance.typed.status.node_name.is_empty();
         let Some(instance) = instance.filter(unbound) else {
             self.references.set(place, BTreeSet::new());
             return Ok(Next::rest());
         };
         if instance.is_being_deleted() {
-            self.let_go(instance).await?;
+            self.let_go(&instance).await?;
             return Ok(Next::rest());
         }
         if instance.typed.status.phase.is_final() {
             return Ok(Next::rest());
         }
-        let (finding, volumes) = self.find_node(place, &instance).await?;
+        let (mut finding, mut volumes) = self.find_node(&eyes, place, &instance).await?;
+        // Nobody is told that something is missing before the API itself says so: it may only be late.
+        if !matches!(finding, Finding::Node(_) | Finding::NotReady(_)) || instance.is_written_over() {
+            (finding, volumes) = self.find_node(&eyes.fresh(), place, &instance).await?;
+        }
+        // Most wait for a moment only, which is nobody's business.
+        if matches!(finding, Finding::NotReady(_)) && self.is_new(&instance) {
+            return Ok(Next::again_after(SAYS_THAT_IT_WAITS_AFTER));
+        }
         let node = match &finding {
-            Finding::Node(name) => object::find::<Node>(&self.context.client, "", name).await?,
+            Finding::Node(name) => eyes.find::<Node>("", name).await?,
             _ => None,
         };
         for volume in volumes.iter().filter(|_| node.is_some()) {
@@ -134,7 +148,7 @@ impl Reconciler for Placing {
                 volume.merge(json!({"spec": {"nodeAffinity": on_node(node.name())}})).await?;
             }
         }
-        self.write(place, instance, &finding, node.as_ref()).await?;
+        self.write(place, &instance, &finding, node.as_ref()).await?;
         if matches!(finding, Finding::Unschedulable(_)) {
             self.waiting.insert(place.clone());
             return Ok(Next::again_after(LOOK_FOR_ROOM_EVERY));
@@ -153,10 +167,10 @@ impl Placing {
     /// Where the instance can go, and its volumes.
     async fn find_node(
         &mut self,
+        eyes: &Eyes,
         place: &Place,
         instance: &Object<VirtualMachineInstance>,
     ) -> Result<(Finding, Vec<Object<PersistentVolume>>), ReconcileError> {
-        let client = self.context.client.clone();
         let spec = &instance.typed.spec;
         let (claims, networks) = (spec.claim_names(), definitions(spec, &place.0));
         let claims: BTreeSet<Place> = claims.map(|name| (place.0.clone(), name.to_owned())).collect();
@@ -166,13 +180,13 @@ impl Placing {
         let mut volumes = Vec::new();
         let mut waits = None;
         for (namespace, name) in &claims {
-            let claim: Option<Object<PersistentVolumeClaim>> = object::find(&client, namespace, name).await?;
+            let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(namespace, name).await?;
             let Some(claim) = claim else {
                 return found(Finding::MissingClaim(format!("{namespace}/{name}")));
             };
             let phase = claim.typed.status.as_ref().and_then(|status| status.phase.as_deref());
             let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
-            match object::find::<PersistentVolume>(&client, "", volume.unwrap_or_default()).await? {
+            match eyes.find::<PersistentVolume>("", volume.unwrap_or_default()).await? {
                 Some(volume) if phase == Some("Bound") && is_of(&volume, &claim) => volumes.push(volume),
                 None if phase == Some("Bound") => {
                     let volume = volume.unwrap_or_default();
@@ -184,18 +198,18 @@ impl Placing {
                 }
             }
         }
-        let network = DefaultNetwork::without_pool(&client, &networks).await?;
+        let network = DefaultNetwork::without_pool(eyes, &networks).await?;
         if let Some(missing) = networks.iter().find(|name| !network.exists(name)) {
             return found(Finding::MissingNetwork(missing.clone()));
         }
         if waits.is_none() {
-            waits = self.waits_for_address(place, instance, &network).await?;
+            waits = self.waits_for_address(eyes, place, instance, &network).await?;
         }
         if let Some(why) = waits {
             return found(Finding::NotReady(why));
         }
-        let nodes: Vec<Node> = object::list(&client, "").await?;
-        let neighbours: Vec<Neighbour> = self.neighbours(place).await?;
+        let nodes: Vec<Arc<Node>> = eyes.list("").await?;
+        let neighbours: Vec<Neighbour> = self.neighbours(eyes, place).await?;
         let labels = instance.metadata().labels.clone().unwrap_or_default();
         let places: Vec<NodeSelector> = volumes
             .iter()
@@ -212,6 +226,7 @@ impl Placing {
     /// so.
     async fn waits_for_address(
         &self,
+        eyes: &Eyes,
         place: &Place,
         instance: &Object<VirtualMachineInstance>,
         network: &DefaultNetwork,
@@ -223,8 +238,7 @@ impl Placing {
             return Ok(None);
         }
         let name = format!("{}/{}", place.0, place.1);
-        let config: Option<Object<VirtualMachineNetworkConfig>> =
-            object::find(&self.context.client, &place.0, &place.1).await?;
+        let config: Option<Object<VirtualMachineNetworkConfig>> = eyes.find(&place.0, &place.1).await?;
         let Some(config) = config.filter(|config| !config.is_being_deleted()) else {
             return Ok(Some(format!("waiting for the VirtualMachineNetworkConfig {name} to be made")));
         };
@@ -244,10 +258,10 @@ impl Placing {
     }
 
     /// Everybody else who is on a node.
-    async fn neighbours(&mut self, place: &Place) -> Result<Vec<Neighbour>, ReconcileError> {
+    async fn neighbours(&mut self, eyes: &Eyes, place: &Place) -> Result<Vec<Neighbour>, ReconcileError> {
         if self.neighbours.is_none() {
             self.neighbours = Some(BTreeMap::new());
-            let all: Vec<VirtualMachineInstance> = match object::list(&self.context.client, "").await {
+            let all: Vec<Arc<VirtualMachineInstance>> = match eyes.list("").await {
                 Ok(all) => all,
                 Err(why) => {
                     self.neighbours = None;
@@ -287,7 +301,7 @@ impl Placing {
     async fn write(
         &mut self,
         place: &Place,
-        mut instance: Object<VirtualMachineInstance>,
+        instance: &Object<VirtualMachineInstance>,
         finding: &Finding,
         node: Option<&Object<Node>>,
     ) -> Result<(), ReconcileError> {
@@ -295,40 +309,47 @@ impl Placing {
         if status == instance.typed.status && instance.has_finalizer(FOREGROUND_FINALIZER) {
             return Ok(());
         }
-        instance.read.data["status"] = json!(status);
+        let mut changed = instance.whole()?;
+        changed.data["status"] = json!(status);
         if !instance.has_finalizer(FOREGROUND_FINALIZER) {
-            instance.read.metadata.finalizers.get_or_insert_default().push(FOREGROUND_FINALIZER.into());
+            changed.metadata.finalizers.get_or_insert_default().push(FOREGROUND_FINALIZER.into());
         }
         if let Some(node) = node {
-            let labels = instance.read.metadata.labels.get_or_insert_default();
+            let labels = changed.metadata.labels.get_or_insert_default();
             labels.insert(NODE_NAME_LABEL.into(), node.name().to_owned());
             if labels.get(CREATOR_LABEL).is_some_and(|creator| creator == NODE_DRIVER) {
                 let of_node = node.metadata().labels.clone().unwrap_or_default();
                 let topology =
                     TOPOLOGY.iter().filter_map(|key| Some(((*key).to_owned(), of_node.get(*key)?.clone())));
-                instance.read.metadata.annotations.get_or_insert_default().extend(topology);
+                changed.metadata.annotations.get_or_insert_default().extend(topology);
             }
         }
-        instance.write().await?;
-        instance.typed.status = status;
-        self.take_note(place, Some(&instance.typed));
+        instance.write(&changed).await?;
+        self.take_note(place, Some(&VirtualMachineInstance { status, ..(*instance.typed).clone() }));
         if let Some((sort, reason, message)) = finding.event() {
-            tell(&self.context, COMPONENT, &instance.read, (sort, reason, &message), How::Once).await;
+            tell(&self.context, COMPONENT, instance, (sort, reason, &message), How::Once).await;
         }
         Ok(())
     }
 
     /// An instance that is told to go and never had a node has nobody else to let go of it.
-    async fn let_go(&self, mut instance: Object<VirtualMachineInstance>) -> Result<(), ReconcileError> {
+    async fn let_go(&self, instance: &Object<VirtualMachineInstance>) -> Result<(), ReconcileError> {
         if !instance.has_finalizer(FOREGROUND_FINALIZER) && instance.typed.status.phase.is_final() {
             return Ok(());
         }
+        let mut changed = instance.whole()?;
         if !instance.typed.status.phase.is_final() {
-            instance.read.data["status"] = json!(binding::never_started(&instance.typed.status, self.now()));
+            changed.data["status"] = json!(binding::never_started(&instance.typed.status, self.now()));
         }
-        let finalizers = instance.read.metadata.finalizers.get_or_insert_default();
+        let finalizers = changed.metadata.finalizers.get_or_insert_default();
         finalizers.retain(|finalizer| finalizer != FOREGROUND_FINALIZER);
-        instance.write().await
+        instance.write(&changed).await
+    }
+
+    fn is_new(&self, instance: &Object<VirtualMachineInstance>) -> bool {
+        let made = instance.metadata().creation_timestamp.as_ref().map(|made| made.0.as_second());
+        let age = self.context.world.clock.now().as_second() - made.unwrap_or(i64::MIN / 2);
+        (0..SAYS_THAT_IT_WAITS_AFTER.as_secs()).contains(&u64::try_from(age).unwrap_or(u64::MAX))
     }
 
     fn now(&self) -> Option<Time> {

@@ -4,19 +4,19 @@
 //! the only one that acts in the cluster's own name. Garbage collection does not touch what nobody may delete: a pod
 //! whose instance is gone is removed here.
 
+use std::sync::Arc;
+
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 use sheaf_client::{
-    api,
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_resources::kinds::{pod, virtual_machine_instance::VirtualMachineInstance};
 
 use crate::{
     Context,
-    object::{self, Object, Place, place_of, resource_of},
+    object::{Eyes, Object, Place, place_of},
 };
 
 pub const NAME: &str = "virtual-machine-instance-pod";
@@ -40,8 +40,9 @@ impl Reconciler for Pods {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
-        vec![Watched::all(resource_of::<VirtualMachineInstance>()), Watched::all(resource_of::<Pod>())]
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
+        vec![memory.of::<VirtualMachineInstance>(), memory.of::<Pod>()]
     }
 
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
@@ -56,21 +57,16 @@ impl Reconciler for Pods {
         if place.1.len() > LONGEST_LABEL {
             return Ok(Next::rest());
         }
-        let client = &self.context.client;
-        let instance: Option<Object<VirtualMachineInstance>> =
-            object::find(client, &place.0, &place.1).await?;
-        let wanted = instance.and_then(|instance| pod::launcher_of(&instance.typed));
-        let pods = object::all_of::<Pod>(client, &place.0);
-        let found = pods.list(&ListParams::default().labels(&format!("{DOMAIN_LABEL}={}", place.1))).await?;
-        let name = wanted.as_ref().and_then(|pod| pod["metadata"]["name"].as_str()).map(str::to_owned);
-        let mut standing = None;
-        for pod in found.items {
-            if pod.metadata.name == name {
-                standing = Some(pod);
-            } else {
-                let propagation = kube::api::PropagationPolicy::Background;
-                api::delete_as_seen(&pods, &pod.metadata, propagation).await?;
-            }
+        let mut eyes = self.context.eyes();
+        let (mut wanted, mut standing, mut others) = look(&eyes, place).await?;
+        let is_missing = wanted.is_some() && standing.is_none();
+        if is_missing || !others.is_empty() || standing.as_ref().is_some_and(Object::is_written_over) {
+            // What is known of the instance may only be late.
+            eyes = eyes.fresh();
+            (wanted, standing, others) = look(&eyes, place).await?;
+        }
+        for pod in others {
+            pod.delete().await?;
         }
         let Some(mut wanted) = wanted else { return Ok(Next::rest()) };
         // The server gives every object an identity of its own.
@@ -80,26 +76,52 @@ impl Reconciler for Pods {
         }
         match standing {
             None => {
-                object::create::<Pod>(client, &place.0, wanted).await?;
+                eyes.create::<Pod>(&place.0, wanted).await?;
             }
-            Some(standing) if says(&standing, &wanted)? => {}
-            Some(mut standing) => {
-                standing.types = Some(kube::core::TypeMeta::resource::<Pod>());
+            Some(standing) => {
+                let mut changed = standing.whole()?;
+                if says(&changed, &wanted)? {
+                    return Ok(Next::rest());
+                }
                 for part in ["spec", "status"] {
-                    standing.data[part] = wanted[part].clone();
+                    changed.data[part] = wanted[part].clone();
                 }
                 let metadata = wanted["metadata"].clone();
-                standing.metadata.labels = serde_json::from_value(metadata["labels"].clone())?;
-                standing.metadata.annotations = serde_json::from_value(metadata["annotations"].clone())?;
-                pods.replace(&name.unwrap_or_default(), &Default::default(), &standing).await?;
+                changed.metadata.labels = serde_json::from_value(metadata["labels"].clone())?;
+                changed.metadata.annotations = serde_json::from_value(metadata["annotations"].clone())?;
+                standing.write(&changed).await?;
             }
         }
         Ok(Next::rest())
     }
 }
 
+/// The pod an instance should have, the one of that name that it has, and others that claim to be its own.
+type Looked = (Option<Value>, Option<Object<Pod>>, Vec<Object<Pod>>);
+
+async fn look(eyes: &Eyes, place: &Place) -> Result<Looked, ReconcileError> {
+    let instance: Option<Object<VirtualMachineInstance>> = eyes.find(&place.0, &place.1).await?;
+    let wanted = instance.and_then(|instance| pod::launcher_of(&instance.typed));
+    let name = wanted.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
+    let (mut standing, mut others) = (None, Vec::new());
+    let of_instance = |pod: &&Arc<Pod>| {
+        let domain = pod.metadata.labels.as_ref().and_then(|labels| labels.get(DOMAIN_LABEL));
+        domain == Some(&place.1)
+    };
+    for pod in eyes.list::<Pod>(&place.0).await?.iter().filter(of_instance) {
+        let found = pod.metadata.name.as_deref().unwrap_or_default();
+        let Some(pod) = eyes.find::<Pod>(&place.0, found).await? else { continue };
+        if Some(found) == name {
+            standing = Some(pod);
+        } else {
+            others.push(pod);
+        }
+    }
+    Ok((wanted, standing, others))
+}
+
 /// Whether a pod says what it should.
-fn says(pod: &DynamicObject, wanted: &Value) -> Result<bool, ReconcileError> {
+fn says(pod: &kube::api::DynamicObject, wanted: &Value) -> Result<bool, ReconcileError> {
     let metadata = serde_json::to_value(&pod.metadata)?;
     let same = |part: &str| metadata[part] == wanted["metadata"][part];
     Ok(same("labels")

@@ -7,7 +7,10 @@
 
 mod default_network;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     Resource,
@@ -15,8 +18,8 @@ use k8s_openapi::{
 };
 use serde_json::json;
 use sheaf_client::{
+    memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
-    watching::Watched,
 };
 use sheaf_planner::{
     address::{Nic, Pool},
@@ -35,7 +38,7 @@ use sheaf_resources::kinds::{
 pub(crate) use self::default_network::{DefaultNetwork, definitions};
 use crate::{
     Context,
-    object::{self, Object, Place, place_of, resource_of},
+    object::{Eyes, Object, Place, place_of},
     references::References,
 };
 
@@ -69,13 +72,14 @@ impl Reconciler for Configs {
 
     const NAME: &'static str = NAME;
 
-    fn watched(&self) -> Vec<Watched> {
+    fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+        let memory = &self.context.memory;
         vec![
-            Watched::all(resource_of::<VirtualMachine>()),
-            Watched::all(resource_of::<VirtualMachineInstance>()),
-            Watched::all(resource_of::<VirtualMachineNetworkConfig>()),
-            Watched::all(resource_of::<NetworkAttachmentDefinition>()),
-            Watched::all(resource_of::<IPPool>()),
+            memory.of::<VirtualMachine>(),
+            memory.of::<VirtualMachineInstance>(),
+            memory.of::<VirtualMachineNetworkConfig>(),
+            memory.of::<NetworkAttachmentDefinition>(),
+            memory.of::<IPPool>(),
         ]
     }
 
@@ -118,11 +122,12 @@ impl Configs {
         self.waiting.remove(place);
         let mut failure = None;
         // What was allocated in this very pass is this machine's for sure.
-        let mut fresh = BTreeSet::new();
+        let mut allocated = BTreeSet::new();
+        let mut eyes = self.context.eyes();
         for _ in 0..MOST_STEPS {
-            let look = self.look(place).await?;
+            let look = self.look(&eyes, place).await?;
             let pool = look.network.pool();
-            let taken = self.taken(place, &look, pool.as_ref(), &fresh).await?;
+            let taken = self.taken(place, &look, pool.as_ref(), &allocated).await?;
             let config = look.config.as_ref();
             let now = self.context.world.clock.rfc3339();
             let is_own = config.zip(look.owner.as_ref()).is_some_and(|(config, owner)| {
@@ -130,7 +135,7 @@ impl Configs {
             });
             let step = network_config::next_step(&Seen {
                 wanted: look.owner.as_ref().map(|_| look.wanted.as_slice()),
-                config: config.map(|config| &config.typed),
+                config: config.map(|config| &*config.typed),
                 is_own,
                 may_run: look.may_run,
                 pool: pool.as_ref(),
@@ -138,6 +143,7 @@ impl Configs {
                 failure: failure.as_deref(),
                 now: &now,
             });
+            let written_over = config.is_some_and(Object::is_written_over);
             match step {
                 Step::Rest => {
                     let unsettled = |config: &Object<VirtualMachineNetworkConfig>| {
@@ -148,8 +154,14 @@ impl Configs {
                     }
                     return Ok(Next::rest());
                 }
+                // Nothing is made for a machine that is gone, nor taken away from one that is only late.
+                Step::Create | Step::Release(_) | Step::Delete | Step::RemoveFinalizer
+                    if !eyes.are_fresh() =>
+                {
+                    eyes = eyes.fresh();
+                }
                 Step::Allocate(all) => match allocate(&look.network, &look, &all, &now).await? {
-                    Ok(()) => fresh.extend(all.into_iter().map(|one| one.mac_address)),
+                    Ok(()) => allocated.extend(all.into_iter().map(|one| one.mac_address)),
                     Err(why) => failure = Some(why),
                 },
                 Step::Release(macs) => {
@@ -159,6 +171,7 @@ impl Configs {
                     }
                     look.network.write(&pool, &now).await?;
                 }
+                _ if written_over && !eyes.are_fresh() => eyes = eyes.fresh(),
                 step => {
                     if !self.act(step, place, look).await? {
                         return Ok(Next::again_after(crate::LOOK_AGAIN));
@@ -170,23 +183,20 @@ impl Configs {
         Ok(Next::again_after(crate::LOOK_AGAIN))
     }
 
-    async fn look(&mut self, place: &Place) -> Result<Look, ReconcileError> {
-        let client = &self.context.client;
-        let vm: Option<Object<VirtualMachine>> = object::find(client, &place.0, &place.1).await?;
-        let instance: Option<Object<VirtualMachineInstance>> =
-            object::find(client, &place.0, &place.1).await?;
-        let config: Option<Object<VirtualMachineNetworkConfig>> =
-            object::find(client, &place.0, &place.1).await?;
+    async fn look(&mut self, eyes: &Eyes, place: &Place) -> Result<Look, ReconcileError> {
+        let vm: Option<Object<VirtualMachine>> = eyes.find(&place.0, &place.1).await?;
+        let instance: Option<Object<VirtualMachineInstance>> = eyes.find(&place.0, &place.1).await?;
+        let config: Option<Object<VirtualMachineNetworkConfig>> = eyes.find(&place.0, &place.1).await?;
         let live = instance.as_ref().filter(|instance| !instance.typed.status.phase.is_final());
         let template = vm.as_ref().and_then(|vm| vm.typed.spec.template.as_ref());
         let specs =
             live.map(|instance| &instance.typed.spec).into_iter().chain(template.map(|all| &all.spec));
         let names: BTreeSet<String> = specs.flat_map(|spec| definitions(spec, &place.0)).collect();
         self.networks.set(place, names.clone());
-        let network = DefaultNetwork::read(client, &names).await?;
+        let network = DefaultNetwork::read(eyes, &names).await?;
         let is_default = |name: &str| network.is_default(name);
         let running = live.map(|instance| &instance.typed.spec);
-        let wanted = network_config::wanted(vm.as_ref().map(|vm| &vm.typed), running, &place.0, &is_default);
+        let wanted = network_config::wanted(vm.as_ref().map(|vm| &*vm.typed), running, &place.0, &is_default);
         let (owner, going) = match (&vm, live) {
             (Some(vm), _) => (Some(owner_of::<VirtualMachine>(vm.metadata())), vm.is_being_deleted()),
             (None, Some(instance)) => {
@@ -208,15 +218,15 @@ impl Configs {
         place: &Place,
         look: &Look,
         pool: Option<&Pool>,
-        fresh: &BTreeSet<String>,
+        allocated: &BTreeSet<String>,
     ) -> Result<BTreeMap<String, String>, ReconcileError> {
-        let config = look.config.as_ref().map(|config| &config.typed);
+        let config = look.config.as_ref().map(|config| &*config.typed);
         let doubtful: Vec<&str> = look
             .wanted
             .iter()
             .map(|one| one.mac_address.as_str())
             .filter(|mac| pool.is_some_and(|pool| pool.address_of(mac).is_some()))
-            .filter(|mac| !fresh.contains(*mac))
+            .filter(|mac| !allocated.contains(*mac))
             .filter(|mac| !config.is_some_and(|config| network_config::has_address(config, mac)))
             .collect();
         let mut taken = BTreeMap::new();
@@ -224,7 +234,7 @@ impl Configs {
             return Ok(taken);
         }
         let own = config.map(|config| &config.metadata);
-        let others: Vec<VirtualMachineNetworkConfig> = object::list(&self.context.client, "").await?;
+        let others: Vec<Arc<VirtualMachineNetworkConfig>> = self.context.eyes().fresh().list("").await?;
         for other in others.iter().filter(|other| place_of(&other.metadata).as_ref() != Some(place)) {
             for mac in &doubtful {
                 let says =
@@ -254,24 +264,22 @@ impl Configs {
                     },
                     "spec": {"vmName": place.1, "networkConfigs": look.wanted},
                 });
-                return Ok(object::create::<VirtualMachineNetworkConfig>(
-                    &self.context.client,
-                    &place.0,
-                    config,
-                )
-                .await?);
+                let eyes = self.context.eyes();
+                return Ok(eyes.create::<VirtualMachineNetworkConfig>(&place.0, config).await?);
             }
-            (Step::WriteSpec(configs), Some(mut config)) => {
-                config.read.data["spec"]["networkConfigs"] = json!(configs);
+            (Step::WriteSpec(configs), Some(config)) => {
+                let mut changed = config.whole()?;
+                changed.data["spec"]["networkConfigs"] = json!(configs);
                 if !config.has_finalizer(ADDRESSES_FINALIZER) {
-                    let finalizers = config.read.metadata.finalizers.get_or_insert_default();
+                    let finalizers = changed.metadata.finalizers.get_or_insert_default();
                     finalizers.push(ADDRESSES_FINALIZER.into());
                 }
-                config.write().await?;
+                config.write(&changed).await?;
             }
-            (Step::WriteStatus(status), Some(mut config)) => {
-                config.read.data["status"] = json!(status);
-                config.write().await?;
+            (Step::WriteStatus(status), Some(config)) => {
+                let mut changed = config.whole()?;
+                changed.data["status"] = json!(status);
+                config.write(&changed).await?;
             }
             (Step::Delete, Some(config)) => config.delete().await?,
             (Step::RemoveFinalizer, Some(config)) => config.remove_finalizer(ADDRESSES_FINALIZER).await?,
@@ -282,7 +290,7 @@ impl Configs {
 
     /// Keeps what a pool says of itself true: what is left out, what is reserved, how many are left.
     async fn reconcile_pool(&self, place: &Place) -> Result<Next<Key>, ReconcileError> {
-        let found: Option<Object<IPPool>> = object::find(&self.context.client, &place.0, &place.1).await?;
+        let found: Option<Object<IPPool>> = self.context.eyes().find(&place.0, &place.1).await?;
         let found = found.filter(|found| found.typed.spec.network_name == DEFAULT_NETWORK);
         let Some(found) = found else { return Ok(Next::rest()) };
         let network = DefaultNetwork::of(found);

@@ -13,7 +13,7 @@
 
 mod affinity;
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap};
 
 use k8s_openapi::api::core::v1::{Node, NodeSelector, Taint, Toleration};
 use sheaf_resources::{kinds::virtual_machine_instance::spec::VirtualMachineInstanceSpec, quantity};
@@ -75,9 +75,11 @@ pub struct Unschedulable(pub String);
 /// The name of the node to bind to.
 pub fn choose_node(
     wanted: &Wanted<'_>,
-    nodes: &[Node],
+    nodes: &[impl Borrow<Node>],
     neighbours: &[Neighbour],
 ) -> Result<String, Unschedulable> {
+    let nodes: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
+    let nodes = nodes.as_slice();
     let mut against: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(i64, i64, &str)> = None;
     for node in nodes {
@@ -105,13 +107,13 @@ pub fn choose_node(
 }
 
 /// A node that can keep something, when it does not matter which: the first that is ready, by name.
-pub fn any_node(nodes: &[Node]) -> Option<&str> {
-    let able = nodes.iter().filter(|node| is_ready(node) && !is_closed(node));
+pub fn any_node(nodes: &[impl Borrow<Node>]) -> Option<&str> {
+    let able = nodes.iter().map(Borrow::borrow).filter(|node| is_ready(node) && !is_closed(node));
     able.map(name_of).min()
 }
 
 /// The first thing that is wrong with a node.
-fn objection(wanted: &Wanted<'_>, node: &Node, nodes: &[Node], neighbours: &[Neighbour]) -> Option<String> {
+fn objection(wanted: &Wanted<'_>, node: &Node, nodes: &[&Node], neighbours: &[Neighbour]) -> Option<String> {
     if !is_ready(node) {
         return Some("node(s) were not ready".into());
     }

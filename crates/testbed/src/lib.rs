@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod cut;
 pub mod guests;
 pub mod kubectl;
+pub mod late;
 pub mod simulation;
 pub mod trace;
 

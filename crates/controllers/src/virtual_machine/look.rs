@@ -3,21 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::{core::v1::PersistentVolumeClaim, storage::v1::StorageClass};
-use kube::Client;
 use sheaf_client::reconciling::ReconcileError;
 use sheaf_planner::{
     claim::Source,
     virtual_machine::{Seen, Volumes},
 };
 use sheaf_resources::kinds::{
-    persistent_volume_claim::{IMAGE_ANNOTATION, requested},
+    persistent_volume_claim::{IMAGE_ANNOTATION, requested_by},
     virtual_machine::{VirtualMachine, claim_templates},
     virtual_machine_image::VirtualMachineImage,
     virtual_machine_instance::VirtualMachineInstance,
 };
 
 use crate::{
-    object::{self, Object, Place},
+    object::{Eyes, Object, Place},
     persistent_volume_claim::{image_of, source_of},
 };
 
@@ -61,34 +60,34 @@ fn images_of(vm: &VirtualMachine) -> BTreeSet<String> {
 }
 
 impl Look {
-    pub async fn at(
-        client: &Client,
-        place: &Place,
-        vm: &Object<VirtualMachine>,
-    ) -> Result<Self, ReconcileError> {
-        let instance = object::find(client, &place.0, &place.1).await?;
+    pub async fn at(eyes: &Eyes, place: &Place, vm: &Object<VirtualMachine>) -> Result<Self, ReconcileError> {
+        let instance = eyes.find(&place.0, &place.1).await?;
         let template = vm.typed.spec.template.as_ref();
         let used: BTreeSet<&str> = template.iter().flat_map(|template| template.spec.claim_names()).collect();
         let mut claims = BTreeMap::new();
         let mut volumes = Volumes::Ready;
         for name in claims_of(&vm.typed) {
-            let claim: Option<Object<PersistentVolumeClaim>> = object::find(client, &place.0, &name).await?;
+            let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, &name).await?;
             let Some(claim) = claim else { continue };
             if used.contains(name.as_str()) {
-                volumes = worse(volumes, state_of(client, &claim).await?);
+                volumes = worse(volumes, state_of(eyes, &claim).await?);
             }
             // A claim that goes is let go as soon as this machine is gone, so the machine does not wait for it.
             if vm.is_being_deleted() && claim.is_being_deleted() {
                 continue;
             }
             // One that waits cannot be grown; when it is bound we are woken.
-            let bytes = if is_bound(&claim) { requested(&claim.read.data).unwrap_or(0) } else { i64::MAX };
+            let bytes = if is_bound(&claim) {
+                claim.typed.spec.as_ref().and_then(requested_by).unwrap_or(0)
+            } else {
+                i64::MAX
+            };
             claims.insert(name, bytes);
         }
         let mut images = BTreeSet::new();
         for image in images_of(&vm.typed) {
             let Some((namespace, name)) = image.split_once('/') else { continue };
-            let found: Option<Object<VirtualMachineImage>> = object::find(client, namespace, name).await?;
+            let found: Option<Object<VirtualMachineImage>> = eyes.find(namespace, name).await?;
             if found.is_some() {
                 images.insert(image);
             }
@@ -99,7 +98,7 @@ impl Look {
     pub fn seen<'a>(&'a self, vm: &'a VirtualMachine, now: i64) -> Seen<'a> {
         Seen {
             vm,
-            instance: self.instance.as_ref().map(|instance| &instance.typed),
+            instance: self.instance.as_ref().map(|instance| &*instance.typed),
             claims: &self.claims,
             images: &self.images,
             volumes: self.volumes,
@@ -116,16 +115,16 @@ fn is_bound(claim: &Object<PersistentVolumeClaim>) -> bool {
     phase_of(claim) == Some("Bound")
 }
 
-async fn state_of(client: &Client, claim: &Object<PersistentVolumeClaim>) -> Result<Volumes, ReconcileError> {
+async fn state_of(eyes: &Eyes, claim: &Object<PersistentVolumeClaim>) -> Result<Volumes, ReconcileError> {
     match phase_of(claim) {
         Some("Bound") => return Ok(Volumes::Ready),
         Some("Lost") => return Ok(Volumes::Failed),
         _ => {}
     }
     let class = claim.typed.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
-    let class: Option<Object<StorageClass>> = object::find(client, "", class.unwrap_or_default()).await?;
+    let class: Option<Object<StorageClass>> = eyes.find("", class.unwrap_or_default()).await?;
     let Some((namespace, name)) = image_of(claim, class.as_ref()) else { return Ok(Volumes::Unbound) };
-    let image: Option<Object<VirtualMachineImage>> = object::find(client, &namespace, &name).await?;
+    let image: Option<Object<VirtualMachineImage>> = eyes.find(&namespace, &name).await?;
     Ok(match source_of(image.as_ref()) {
         Source::Empty | Source::Image { .. } => Volumes::Unbound,
         Source::MissingImage | Source::ArrivingImage => Volumes::Provisioning,

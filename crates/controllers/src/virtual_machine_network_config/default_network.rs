@@ -3,9 +3,11 @@
 //! An interface is on it when it names none, or a definition that leads to the management bridge without a tag
 //! and has no pool of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use kube::Client;
 use serde_json::json;
 use sheaf_client::reconciling::ReconcileError;
 use sheaf_planner::address::Pool;
@@ -16,7 +18,7 @@ use sheaf_resources::kinds::{
     virtual_machine_instance::spec::VirtualMachineInstanceSpec,
 };
 
-use crate::object::{self, Object, place_of};
+use crate::object::{Eyes, Object, place_of};
 
 pub(crate) struct DefaultNetwork {
     found: Option<Object<IPPool>>,
@@ -33,34 +35,33 @@ pub(crate) fn definitions(spec: &VirtualMachineInstanceSpec, namespace: &str) ->
 
 impl DefaultNetwork {
     /// Reads the pool, and those definitions.
-    pub async fn read(client: &Client, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
-        let pools: Vec<IPPool> = object::list(client, "").await?;
-        let mut network = Self::read_definitions(client, names, &pools).await?;
+    pub async fn read(eyes: &Eyes, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
+        let pools: Vec<Arc<IPPool>> = eyes.list("").await?;
+        let mut network = Self::read_definitions(eyes, names, &pools).await?;
         let of_default = pools.iter().filter(|pool| pool.spec.network_name == DEFAULT_NETWORK);
         // Somebody may make a second one; the first by name counts.
         let place = of_default.filter_map(|pool| place_of(&pool.metadata)).min();
         if let Some((namespace, name)) = place {
-            network.found = object::find(client, &namespace, &name).await?;
+            network.found = eyes.find(&namespace, &name).await?;
         }
         Ok(network)
     }
 
     /// Reads those definitions, for who has no business with the pool. Most machines name none, and nothing is read.
-    pub async fn without_pool(client: &Client, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
-        let pools = if names.is_empty() { Vec::new() } else { object::list(client, "").await? };
-        Self::read_definitions(client, names, &pools).await
+    pub async fn without_pool(eyes: &Eyes, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
+        let pools = if names.is_empty() { Vec::new() } else { eyes.list("").await? };
+        Self::read_definitions(eyes, names, &pools).await
     }
 
     async fn read_definitions(
-        client: &Client,
+        eyes: &Eyes,
         names: &BTreeSet<String>,
-        pools: &[IPPool],
+        pools: &[Arc<IPPool>],
     ) -> Result<Self, ReconcileError> {
         let mut network = DefaultNetwork { found: None, definitions: BTreeMap::new() };
         for full in names {
             let Some((namespace, name)) = full.split_once('/') else { continue };
-            let found: Option<Object<NetworkAttachmentDefinition>> =
-                object::find(client, namespace, name).await?;
+            let found: Option<Object<NetworkAttachmentDefinition>> = eyes.find(namespace, name).await?;
             let Some(found) = found else { continue };
             let own_pool = pools.iter().any(|pool| pool.spec.network_name == *full);
             let leads_here =
@@ -112,8 +113,8 @@ impl DefaultNetwork {
         let mut status = found.typed.status.clone();
         status.ipv4 = Some(pool.into_wire());
         status.last_update = now.to_owned();
-        let mut changed = found.read.clone();
+        let mut changed = found.whole()?;
         changed.data["status"] = json!(status);
-        found.write_as(&changed).await
+        found.write(&changed).await
     }
 }

@@ -268,8 +268,9 @@ fn a_machine_that_never_comes_up_is_tried_less_and_less_often() {
             let Some(there) = vmi(kubectl, "vm").await else { continue };
             if there["status"]["phase"] == "Scheduled" && there["metadata"]["deletionTimestamp"].is_null() {
                 failed.push(began.elapsed().as_secs());
-                kubectl.patch(&format!("{VMIS}/vm"), &json!({"status": {"phase": "Failed"}})).await;
-                kubectl.patch(&format!("{VMIS}/vm"), &json!({"metadata": {"finalizers": ["kubevirt.io/virtualMachineControllerFinalize"]}})).await;
+                let metadata = json!({"finalizers": ["kubevirt.io/virtualMachineControllerFinalize"]});
+                let failed = json!({"metadata": metadata, "status": {"phase": "Failed"}});
+                kubectl.patch(&format!("{VMIS}/vm"), &failed).await;
             }
         }
         let waits: Vec<u64> = failed.windows(2).map(|pair| pair[1] - pair[0]).collect();

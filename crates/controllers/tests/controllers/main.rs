@@ -11,6 +11,7 @@ mod custom_resource_definition;
 mod event;
 mod garbage_collection;
 mod images;
+mod late_news;
 mod machines;
 mod namespace;
 mod placing;

@@ -48,7 +48,7 @@ fn holds(wanted: &NodeSelectorRequirement, found: Option<&str>) -> bool {
 pub(super) fn objection(
     wanted: &Wanted<'_>,
     node: &Node,
-    nodes: &[Node],
+    nodes: &[&Node],
     neighbours: &[Neighbour],
 ) -> Option<&'static str> {
     let affinity = wanted.spec.affinity.as_ref()?;
@@ -76,7 +76,7 @@ pub(super) fn objection(
 }
 
 /// How much a node is preferred: the sum of the weights that speak for it, less those against.
-pub(super) fn preference(wanted: &Wanted<'_>, node: &Node, nodes: &[Node], neighbours: &[Neighbour]) -> i64 {
+pub(super) fn preference(wanted: &Wanted<'_>, node: &Node, nodes: &[&Node], neighbours: &[Neighbour]) -> i64 {
     let Some(affinity) = &wanted.spec.affinity else { return 0 };
     let by_labels = affinity.node_affinity.iter();
     let by_labels = by_labels.flat_map(|rules| &rules.preferred_during_scheduling_ignored_during_execution);
@@ -98,7 +98,7 @@ fn is_near(
     term: &PodAffinityTerm,
     wanted: &Wanted<'_>,
     node: &Node,
-    nodes: &[Node],
+    nodes: &[&Node],
     neighbours: &[Neighbour],
 ) -> bool {
     let Some(place) = label_of(node, &term.topology_key) else { return false };

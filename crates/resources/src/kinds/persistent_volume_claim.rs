@@ -1,6 +1,6 @@
 //! core/v1 PersistentVolumeClaim: somebody wants a disk.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use serde_json::{Value, json};
 
 use super::{age_column, name_column, storage_class, text};
@@ -189,6 +189,11 @@ fn validate_update(new: &Value, old: &Value, asked: Option<i64>) -> Vec<FieldErr
         ));
     }
     errors
+}
+
+/// The bytes a claim of this spec asks for.
+pub fn requested_by(spec: &PersistentVolumeClaimSpec) -> Option<i64> {
+    quantity::value(&spec.resources.as_ref()?.requests.as_ref()?.get("storage")?.0)
 }
 
 /// The bytes a claim asks for.

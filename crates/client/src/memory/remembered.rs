@@ -1,0 +1,446 @@
+//! What is held of one kind.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    sync::{Arc, Weak},
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::RwLock;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use super::{
+    Kind,
+    inbox::{HasMetadata, Inbox},
+    known::{Known, Unreadable, version_of},
+};
+use crate::following::{Listener, NobodyListens};
+
+/// Namespace (empty for what has none) and name.
+pub type Place = (String, String);
+
+pub struct Remembered<T> {
+    held: RwLock<Held<T>>,
+    /// Whether everything there is was held once.
+    listed: watch::Sender<bool>,
+}
+
+struct Held<T> {
+    objects: BTreeMap<Place, Known<T>>,
+    /// Objects that there are and nobody can read, and why.
+    unreadable: BTreeMap<Place, Unreadable>,
+    /// The version that an object got when it was last written from here.
+    written: BTreeMap<Place, u64>,
+    /// All changes up to this one have come.
+    version: u64,
+    /// Who is told, and under which number.
+    readers: Vec<(usize, Weak<Inbox>)>,
+}
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        let held = Held {
+            objects: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            written: BTreeMap::new(),
+            version: 0,
+            readers: Vec::new(),
+        };
+        Remembered { held: RwLock::new(held), listed: watch::Sender::new(false) }
+    }
+}
+
+/// A kind of which changes are told, whatever the kind.
+pub trait Remembering: Send + Sync {
+    /// Tells of everything there is, and of every change from now on, under the number `watch`.
+    fn tell(&self, watch: usize, inbox: &Arc<Inbox>);
+
+    /// Waits until everything there is was held once.
+    fn listed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+impl<T: Kind> Remembering for Remembered<T> {
+    fn tell(&self, watch: usize, inbox: &Arc<Inbox>) {
+        let mut held = self.held.write();
+        for (place, known) in &held.objects {
+            inbox.put(watch, place.clone(), Arc::new(known.clone()));
+        }
+        held.readers.push((watch, Arc::downgrade(inbox)));
+    }
+
+    fn listed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            // The sender is ours, so there is no other end.
+            let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
+        })
+    }
+}
+
+impl<T: Kind> Remembered<T> {
+    /// Whether what is not held is not there (or was not, a moment ago).
+    pub fn is_listed(&self) -> bool {
+        *self.listed.borrow()
+    }
+
+    pub fn find(&self, namespace: &str, name: &str) -> Result<Option<Known<T>>, Unreadable> {
+        let place = (namespace.to_owned(), name.to_owned());
+        let held = self.held.read();
+        match held.unreadable.get(&place) {
+            Some(why) => Err(why.clone()),
+            None => Ok(held.objects.get(&place).cloned()),
+        }
+    }
+
+    /// Everything in a namespace; an empty one stands for all of them.
+    pub fn list(&self, namespace: &str) -> Result<Vec<Arc<T>>, Unreadable> {
+        let held = self.held.read();
+        let inside = |place: &Place| namespace.is_empty() || place.0 == namespace;
+        if let Some((_, why)) = held.unreadable.iter().find(|(place, _)| inside(place)) {
+            return Err(why.clone());
+        }
+        let from = (namespace.to_owned(), String::new());
+        let objects = held.objects.range(from..).take_while(|(place, _)| inside(place));
+        Ok(objects.map(|(_, known)| known.typed.clone()).collect())
+    }
+
+    /// Holds what a write answered, unless the watch has come as far already.
+    pub fn learn(&self, known: Known<T>) {
+        if known.is_gone() {
+            return self.forget(known.metadata());
+        }
+        let mut held = self.held.write();
+        let newer = |before: &Known<T>| before.version() < known.version();
+        let place = place_of(known.metadata());
+        held.written.insert(place.clone(), known.version());
+        if known.version() > held.version && held.objects.get(&place).is_none_or(newer) {
+            held.objects.insert(place, known);
+        }
+    }
+
+    /// Whether somebody else wrote an object after it was last written from here.
+    pub fn is_written_over(&self, known: &Known<T>) -> bool {
+        let held = self.held.read();
+        held.written.get(&place_of(known.metadata())).is_some_and(|own| *own < known.version())
+    }
+
+    /// Lets go of an object that went, and of no later one of its name.
+    pub fn forget(&self, gone: &ObjectMeta) {
+        let mut held = self.held.write();
+        let place = place_of(gone);
+        if held.objects.get(&place).is_some_and(|known| known.metadata().uid == gone.uid) {
+            held.objects.remove(&place);
+            held.written.remove(&place);
+        }
+    }
+
+    pub(super) fn listener(self: &Arc<Self>) -> Hearing<T> {
+        Hearing { remembered: self.clone(), list: None }
+    }
+}
+
+fn place_of(metadata: &ObjectMeta) -> Place {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+impl<T: Kind> Held<T> {
+    fn tell(&mut self, place: &Place, about: &Arc<dyn HasMetadata>) {
+        self.readers.retain(|(watch, inbox)| {
+            let Some(inbox) = inbox.upgrade() else { return false };
+            inbox.put(*watch, place.clone(), about.clone());
+            true
+        });
+    }
+
+    fn take(&mut self, known: Known<T>) {
+        let place = place_of(known.metadata());
+        self.unreadable.remove(&place);
+        let newer = |before: &Known<T>| before.version() <= known.version();
+        if self.objects.get(&place).is_none_or(newer) {
+            self.objects.insert(place.clone(), known.clone());
+        }
+        let about: Arc<dyn HasMetadata> = Arc::new(known);
+        self.tell(&place, &about);
+    }
+}
+
+/// The ear of a [`Remembered`].
+pub(super) struct Hearing<T> {
+    remembered: Arc<Remembered<T>>,
+    /// What the list that is under way has brought.
+    list: Option<BTreeSet<Place>>,
+}
+
+impl<T: Kind> Hearing<T> {
+    /// Those who look at it are told, and find out why it cannot be read.
+    fn cannot_read(&mut self, object: &RawValue, why: Unreadable) -> Option<String> {
+        let only = serde_json::from_str::<OnlyMetadata>(object.get()).ok()?;
+        let (place, version) = (place_of(&only.metadata), only.metadata.resource_version.clone());
+        if let Some(list) = &mut self.list {
+            list.insert(place.clone());
+        }
+        let mut held = self.remembered.held.write();
+        held.objects.remove(&place);
+        held.unreadable.insert(place.clone(), why);
+        held.tell(&place, &(Arc::new(only) as Arc<dyn HasMetadata>));
+        version
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct OnlyMetadata {
+    metadata: ObjectMeta,
+}
+
+impl HasMetadata for OnlyMetadata {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+impl<T: Kind> Listener for Hearing<T> {
+    async fn began(&mut self) -> Result<(), NobodyListens> {
+        self.list = Some(BTreeSet::new());
+        Ok(())
+    }
+
+    async fn seen(&mut self, object: &RawValue) -> Result<Option<String>, NobodyListens> {
+        let read =
+            if self.list.is_some() { Known::<T>::read_item(object) } else { Known::read(object.get()) };
+        let known = match read {
+            Ok(known) => known,
+            Err(why) => return Ok(self.cannot_read(object, why)),
+        };
+        if let Some(list) = &mut self.list {
+            list.insert(place_of(known.metadata()));
+        }
+        let version = known.metadata().resource_version.clone();
+        let mut held = self.remembered.held.write();
+        if self.list.is_none() {
+            held.version = held.version.max(known.version());
+        }
+        held.take(known);
+        Ok(version)
+    }
+
+    async fn gone(&mut self, object: &RawValue) -> Result<Option<String>, NobodyListens> {
+        let Ok(only) = serde_json::from_str::<OnlyMetadata>(object.get()) else { return Ok(None) };
+        let (place, version) = (place_of(&only.metadata), only.metadata.resource_version.clone());
+        let went = version_of(version.as_deref().unwrap_or_default());
+        let mut held = self.remembered.held.write();
+        held.version = held.version.max(went);
+        held.unreadable.remove(&place);
+        // What was made under the same name since, and learnt of, stays; those who are told look at that.
+        if held.objects.get(&place).is_some_and(|known| known.version() <= went) {
+            held.objects.remove(&place);
+            held.written.remove(&place);
+        }
+        held.tell(&place, &(Arc::new(only) as Arc<dyn HasMetadata>));
+        Ok(version)
+    }
+
+    async fn listed(&mut self, version: &str) -> Result<(), NobodyListens> {
+        let Some(list) = self.list.take() else { return Ok(()) };
+        let version = version_of(version);
+        let mut held = self.remembered.held.write();
+        held.version = version;
+        // What is not in the list is gone, unless it was made after it.
+        let gone = |(place, known): &(Place, Known<T>)| !list.contains(place) && known.version() <= version;
+        let (went, stay) = std::mem::take(&mut held.objects).into_iter().partition::<Vec<_>, _>(gone);
+        held.objects = stay.into_iter().collect();
+        held.unreadable.retain(|place, _| list.contains(place));
+        for (place, known) in went {
+            held.written.remove(&place);
+            held.tell(&place, &(Arc::new(known) as Arc<dyn HasMetadata>));
+        }
+        drop(held);
+        self.remembered.listed.send_replace(true);
+        Ok(())
+    }
+
+    async fn failed(&mut self) -> Result<(), NobodyListens> {
+        self.list = None;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Told {
+        remembered: Arc<Remembered<ConfigMap>>,
+        hearing: Hearing<ConfigMap>,
+        inbox: Arc<Inbox>,
+    }
+
+    impl Told {
+        fn new() -> Told {
+            let remembered = Arc::new(Remembered::default());
+            let inbox = Arc::new(Inbox::default());
+            remembered.tell(3, &inbox);
+            Told { hearing: remembered.listener(), remembered, inbox }
+        }
+
+        async fn lists(&mut self, objects: &[(&str, u64)], version: u64) {
+            assert!(self.hearing.began().await.is_ok());
+            for (name, version) in objects {
+                assert!(self.hearing.seen(&raw(name, *version)).await.is_ok());
+            }
+            assert!(self.hearing.listed(&version.to_string()).await.is_ok());
+        }
+
+        async fn sees(&mut self, name: &str, version: u64) {
+            assert!(self.hearing.seen(&raw(name, version)).await.is_ok());
+        }
+
+        async fn loses(&mut self, name: &str, version: u64) {
+            assert!(self.hearing.gone(&raw(name, version)).await.is_ok());
+        }
+
+        fn version_of(&self, name: &str) -> Option<u64> {
+            self.remembered.find("ns", name).unwrap().map(|known| known.version())
+        }
+
+        /// Which objects there are notices of.
+        async fn notices(&self) -> Vec<String> {
+            let noticed = self.inbox.next().await;
+            noticed
+                .iter()
+                .map(|(watch, about)| format!("{watch} {}", about.metadata().name.as_deref().unwrap()))
+                .collect()
+        }
+    }
+
+    fn raw(name: &str, version: u64) -> Box<RawValue> {
+        let metadata = json!({
+            "name": name, "namespace": "ns", "uid": format!("{name}-uid"), "resourceVersion": version.to_string(),
+        });
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "unknown": 7});
+        RawValue::from_string(object.to_string()).unwrap()
+    }
+
+    fn known(name: &str, version: u64) -> Known<ConfigMap> {
+        Known::read(raw(name, version).get()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_held_at_once_and_an_older_event_does_not_undo_it() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        told.remembered.learn(known("a", 12));
+        assert_eq!(told.version_of("a"), Some(12));
+        told.sees("a", 10).await;
+        assert_eq!(told.version_of("a"), Some(12), "an event from before the write is late, not news");
+        told.sees("a", 13).await;
+        assert_eq!(told.version_of("a"), Some(13));
+    }
+
+    #[tokio::test]
+    async fn an_object_that_somebody_else_wrote_last_is_known_as_such() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        assert!(!told.remembered.is_written_over(&known("a", 5)), "nobody here ever wrote it");
+        told.remembered.learn(known("a", 12));
+        assert!(!told.remembered.is_written_over(&known("a", 12)));
+        assert!(told.remembered.is_written_over(&known("a", 13)));
+        told.loses("a", 14).await;
+        assert!(!told.remembered.is_written_over(&known("a", 15)), "another of its name");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_after_the_watch_saw_the_object_go_brings_nothing_back() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        told.loses("a", 11).await;
+        told.remembered.learn(known("a", 10));
+        assert_eq!(told.version_of("a"), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_made_anew_under_a_name_outlives_the_late_news_of_its_predecessors_end() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        told.remembered.learn(known("a", 12));
+        told.loses("a", 11).await;
+        assert_eq!(told.version_of("a"), Some(12));
+        // And a list that was answered before it was made.
+        told.lists(&[], 11).await;
+        assert_eq!(told.version_of("a"), Some(12));
+        told.lists(&[], 14).await;
+        assert_eq!(told.version_of("a"), None);
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_last_finalizer_a_write_took_is_let_go_with_that_write() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        let mut last: serde_json::Value = serde_json::from_str(raw("a", 10).get()).unwrap();
+        last["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        last["metadata"]["finalizers"] = json!(["x"]);
+        told.remembered.learn(Known::read(&last.to_string()).unwrap());
+        assert_eq!(told.version_of("a"), Some(10), "something holds it");
+        last["metadata"]["finalizers"] = json!([]);
+        last["metadata"]["resourceVersion"] = json!("11");
+        told.remembered.learn(Known::read(&last.to_string()).unwrap());
+        assert_eq!(told.version_of("a"), None);
+    }
+
+    #[tokio::test]
+    async fn every_object_of_a_list_is_told_of_and_each_that_it_no_longer_brings() {
+        let mut told = Told::new();
+        assert!(!told.remembered.is_listed());
+        told.lists(&[("a", 5), ("b", 6)], 9).await;
+        assert!(told.remembered.is_listed());
+        assert_eq!(told.notices().await, ["3 a", "3 b"]);
+        told.lists(&[("b", 6)], 12).await;
+        assert_eq!(told.notices().await, ["3 a", "3 b"], "the one because it is gone");
+        assert_eq!((told.version_of("a"), told.version_of("b")), (None, Some(6)));
+    }
+
+    #[tokio::test]
+    async fn who_comes_later_is_told_of_everything_there_is() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        told.sees("b", 10).await;
+        told.inbox = Arc::new(Inbox::default());
+        told.remembered.tell(4, &told.inbox);
+        assert_eq!(told.notices().await, ["4 a", "4 b"]);
+    }
+
+    #[tokio::test]
+    async fn of_many_changes_of_an_object_one_notice_is_left() {
+        let mut told = Told::new();
+        told.lists(&[], 9).await;
+        for version in 10..20 {
+            told.sees("a", version).await;
+        }
+        assert_eq!(told.notices().await, ["3 a"]);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_is_an_error_until_it_can() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        let mut broken: serde_json::Value = serde_json::from_str(raw("a", 10).get()).unwrap();
+        broken["data"] = json!(3);
+        let broken = RawValue::from_string(broken.to_string()).unwrap();
+        assert!(told.hearing.seen(&broken).await.is_ok());
+        let why = told.remembered.find("ns", "a").unwrap_err().to_string();
+        assert!(why.starts_with("a ConfigMap cannot be read"), "{why}");
+        assert!(told.remembered.list("").is_err() && told.remembered.list("other").is_ok());
+        told.sees("a", 11).await;
+        assert_eq!(told.version_of("a"), Some(11));
+    }
+
+    #[test]
+    fn a_write_gives_back_what_the_type_does_not_know() {
+        assert_eq!(known("a", 1).whole().unwrap().data["unknown"], 7);
+    }
+}
