@@ -1,11 +1,11 @@
 //! The loop of a controller: notice, look at one key at a time, come back when told to.
 //!
 //! What is noticed goes before what is due, so a decision never rests on less than was already
-//! known. One key at a time: controllers write little, and two hands on one object would only
-//! collide.
+//! known. One key at a time where a decision must see the one before it; several where each is about its own key alone.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
@@ -13,7 +13,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use crate::{
     api,
     memory::{Inbox, Remembering, Unreadable},
-    watching::{self, NOTICES, Noticed, Watched},
+    watching::{self, NOTICES, Notice, Noticed, Watched},
     work_queue::WorkQueue,
 };
 
@@ -98,33 +98,93 @@ impl ReconcileError {
 
 /// Runs until dropped.
 pub async fn run<R: Reconciler>(mut reconciler: R, client: Client) {
-    let (tell, mut notices) = mpsc::channel(NOTICES);
-    let mut watches = JoinSet::new();
-    for (watch, watched) in reconciler.watched().into_iter().enumerate() {
-        watches.spawn(watching::follow(client.clone(), watched, watch, tell.clone()));
-    }
-    drop(tell);
-    let inbox = Arc::new(Inbox::default());
-    for (nth, remembered) in reconciler.remembered().into_iter().enumerate() {
-        remembered.listed().await;
-        remembered.tell(watches.len() + nth, &inbox);
-    }
+    let mut noticing = Noticing::begin(&reconciler, &client).await;
     let mut queue = WorkQueue::new();
     loop {
         tokio::select! {
             biased;
-            noticed = inbox.next() => for (watch, about) in noticed {
-                reconciler.keys(watch, about.metadata()).into_iter().for_each(|key| queue.wake(key));
-            },
-            Some(notice) = notices.recv() => match notice.noticed {
-                Noticed::Seen(metadata) | Noticed::Gone(metadata) => {
-                    reconciler.keys(notice.watch, &metadata).into_iter().for_each(|key| queue.wake(key));
-                }
-                Noticed::Began | Noticed::Listed | Noticed::Failed => {}
-            },
+            keys = noticing.next(&reconciler) => keys.into_iter().for_each(|key| queue.wake(key)),
             key = queue.next() => {
                 let outcome = reconciler.reconcile(&key).await;
                 settle(R::NAME, &mut queue, key, outcome);
+            }
+        }
+    }
+}
+
+/// The same with up to `at_once` keys looked at side by side, each by a hand of its own, so that none waits for another's
+/// writes. What the hands remember must be shared between them. No key is ever in two hands.
+pub async fn run_side_by_side<R: Reconciler + Clone>(reconciler: R, client: Client, at_once: usize) {
+    let mut noticing = Noticing::begin(&reconciler, &client).await;
+    let mut queue = WorkQueue::new();
+    let mut looks = FuturesUnordered::new();
+    // Who is being looked at, and whether to look again afterwards.
+    let mut in_hand: BTreeMap<R::Key, bool> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            biased;
+            keys = noticing.next(&reconciler) => keys.into_iter().for_each(|key| queue.wake(key)),
+            Some((key, outcome)) = looks.next() => {
+                let again = in_hand.remove(&key).unwrap_or(false);
+                if again {
+                    queue.wake(key.clone());
+                }
+                settle(R::NAME, &mut queue, key, outcome);
+            }
+            key = queue.next(), if in_hand.len() < at_once => match in_hand.get_mut(&key) {
+                Some(again) => *again = true,
+                None => {
+                    in_hand.insert(key.clone(), false);
+                    let mut hand = reconciler.clone();
+                    looks.push(async move {
+                        let outcome = hand.reconcile(&key).await;
+                        (key, outcome)
+                    });
+                }
+            },
+        }
+    }
+}
+
+/// What a reconciler hears of.
+struct Noticing {
+    inbox: Arc<Inbox>,
+    notices: mpsc::Receiver<Notice>,
+    /// They end with this.
+    _watches: JoinSet<()>,
+}
+
+impl Noticing {
+    async fn begin<R: Reconciler>(reconciler: &R, client: &Client) -> Self {
+        let (tell, notices) = mpsc::channel(NOTICES);
+        let mut watches = JoinSet::new();
+        for (watch, watched) in reconciler.watched().into_iter().enumerate() {
+            watches.spawn(watching::follow(client.clone(), watched, watch, tell.clone()));
+        }
+        let inbox = Arc::new(Inbox::default());
+        for (nth, remembered) in reconciler.remembered().into_iter().enumerate() {
+            remembered.listed().await;
+            remembered.tell(watches.len() + nth, &inbox);
+        }
+        Noticing { inbox, notices, _watches: watches }
+    }
+
+    /// Waits for news; answers whom they concern. Nothing is lost when this is dropped before it answers.
+    async fn next<R: Reconciler>(&mut self, reconciler: &R) -> Vec<R::Key> {
+        loop {
+            let notice = tokio::select! {
+                biased;
+                noticed = self.inbox.next() => {
+                    let keys = noticed.iter().flat_map(|(watch, about)| reconciler.keys(*watch, about.metadata()));
+                    return keys.collect();
+                }
+                Some(notice) = self.notices.recv() => notice,
+            };
+            match notice.noticed {
+                Noticed::Seen(metadata) | Noticed::Gone(metadata) => {
+                    return reconciler.keys(notice.watch, &metadata);
+                }
+                Noticed::Began | Noticed::Listed | Noticed::Failed => {}
             }
         }
     }
@@ -154,5 +214,97 @@ pub fn settle<K: Ord + Clone + fmt::Debug>(
             }
             queue.went_wrong(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Looks take a second, and wake three keys at first.
+    #[derive(Clone, Default)]
+    struct Slow {
+        in_hand: Arc<Mutex<BTreeSet<u8>>>,
+        most: Arc<AtomicUsize>,
+        looks: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Reconciler for Slow {
+        type Key = u8;
+
+        const NAME: &'static str = "slow";
+
+        fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+            vec![Arc::new(Begins)]
+        }
+
+        fn keys(&self, _: usize, _: &ObjectMeta) -> Vec<u8> {
+            vec![0]
+        }
+
+        async fn reconcile(&mut self, key: &u8) -> Result<Next<u8>, ReconcileError> {
+            assert!(self.in_hand.lock().insert(*key), "a key is in two hands");
+            self.most.fetch_max(self.in_hand.lock().len(), Ordering::Relaxed);
+            self.looks.lock().push(*key);
+            tokio::time::sleep(Duration::from_secs(if *key == 3 { 5 } else { 1 })).await;
+            self.in_hand.lock().remove(key);
+            let first = self.looks.lock().iter().filter(|looked| *looked == key).count() == 1;
+            // Number three is woken again while it is being looked at.
+            let wake = match key {
+                0 => vec![1, 2, 3, 4],
+                1 if first => vec![3],
+                _ => Vec::new(),
+            };
+            Ok(Next::wake(wake))
+        }
+    }
+
+    struct Begins;
+
+    impl Remembering for Begins {
+        fn tell(&self, watch: usize, inbox: &Arc<Inbox>) {
+            struct Something(ObjectMeta);
+            impl crate::memory::HasMetadata for Something {
+                fn metadata(&self) -> &ObjectMeta {
+                    &self.0
+                }
+            }
+            inbox.put(watch, Default::default(), Arc::new(Something(ObjectMeta::default())));
+        }
+
+        fn listed(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    fn nobody() -> Client {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_looked_at_side_by_side_and_none_is_ever_in_two_hands() {
+        let slow = Slow::default();
+        let run = run_side_by_side(slow.clone(), nobody(), 3);
+        let _ = tokio::time::timeout(Duration::from_secs(60), run).await;
+        assert_eq!(slow.most.load(Ordering::Relaxed), 3);
+        assert_eq!(*slow.looks.lock(), [0, 1, 2, 3, 4, 3], "the one woken meanwhile is looked at again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_key_at_a_time_means_one() {
+        let slow = Slow::default();
+        let _ = tokio::time::timeout(Duration::from_secs(60), run(slow.clone(), nobody())).await;
+        assert_eq!(slow.most.load(Ordering::Relaxed), 1);
+        assert_eq!(*slow.looks.lock(), [0, 1, 2, 3, 4], "woken before it was looked at is woken once");
     }
 }

@@ -65,6 +65,9 @@ pub const EVENT_LIFETIME: Duration = Duration::from_secs(3600);
 /// A controller that ended by a panic starts again after this.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
+/// So many keys a controller looks at side by side, where none must see what was decided for another.
+const SIDE_BY_SIDE: usize = 8;
+
 /// What could not be done, because of something that no watch tells the end of, is looked at again after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 

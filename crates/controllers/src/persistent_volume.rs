@@ -26,9 +26,10 @@ const MOST_STEPS: usize = 8;
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    reconciling::run(Volumes { context }, client).await;
+    reconciling::run_side_by_side(Volumes { context }, client, crate::SIDE_BY_SIDE).await;
 }
 
+#[derive(Clone)]
 struct Volumes {
     context: Context,
 }

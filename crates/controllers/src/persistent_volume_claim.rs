@@ -17,6 +17,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sheaf_client::{
     memory::Remembering,
@@ -56,8 +57,8 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    reconciling::run(Claims { context, references: References::default(), waiting: BTreeSet::new() }, client)
-        .await;
+    let claims = Claims { context, references: Arc::default(), waiting: Arc::default() };
+    reconciling::run_side_by_side(claims, client, crate::SIDE_BY_SIDE).await;
 }
 
 /// What a claim depends on, beside machines.
@@ -67,11 +68,12 @@ enum Thing {
     Image(Place),
 }
 
+#[derive(Clone)]
 struct Claims {
     context: Context,
-    references: References<Place, Thing>,
+    references: Arc<Mutex<References<Place, Thing>>>,
     /// Claims that wait for a machine to come, or to go.
-    waiting: BTreeSet<Place>,
+    waiting: Arc<Mutex<BTreeSet<Place>>>,
 }
 
 impl Reconciler for Claims {
@@ -99,22 +101,24 @@ impl Reconciler for Claims {
                 let place = claim.and_then(|claim| claim.split_once('/'));
                 place.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).into_iter().collect()
             }
-            2 => self.references.to(&Thing::Class(metadata.name.clone().unwrap_or_default())),
-            3 => place_of(metadata).map(|image| self.references.to(&Thing::Image(image))).unwrap_or_default(),
+            2 => self.references.lock().to(&Thing::Class(metadata.name.clone().unwrap_or_default())),
+            3 => place_of(metadata)
+                .map(|image| self.references.lock().to(&Thing::Image(image)))
+                .unwrap_or_default(),
             _ => {
                 let here = |place: &&Place| Some(&place.0) == metadata.namespace.as_ref();
-                self.waiting.iter().filter(here).cloned().collect()
+                self.waiting.lock().iter().filter(here).cloned().collect()
             }
         }
     }
 
     async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
-        self.waiting.remove(place);
+        self.waiting.lock().remove(place);
         let mut eyes = self.context.eyes();
         for _ in 0..MOST_STEPS {
             let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, &place.1).await?;
             let Some(claim) = claim else {
-                self.references.set(place, BTreeSet::new());
+                self.references.lock().set(place, BTreeSet::new());
                 return Ok(Next::rest());
             };
             let look = self.look(&eyes, place, &claim).await?;
@@ -127,7 +131,7 @@ impl Reconciler for Claims {
                 }
                 Step::Wait(reason) => {
                     if matches!(reason, Reason::InUse | Reason::NoConsumer) {
-                        self.waiting.insert(place.clone());
+                        self.waiting.lock().insert(place.clone());
                     }
                     let (word, message) = reason.words();
                     let sort = if word == "ProvisioningFailed" { "Warning" } else { "Normal" };
@@ -169,7 +173,7 @@ impl Claims {
         let image = image_of(claim, class.as_ref());
         let mut things = BTreeSet::from([Thing::Class(class_name)]);
         things.extend(image.clone().map(Thing::Image));
-        self.references.set(place, things);
+        self.references.lock().set(place, things);
         let (source, image) = match image {
             None => (Source::Empty, None),
             Some(image) if !is_named(claim, &image) => (Source::UnnamedImage, None),

@@ -10,6 +10,7 @@ mod look;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use parking_lot::Mutex;
 use serde_json::json;
 use sheaf_client::{
     memory::Remembering,
@@ -40,12 +41,14 @@ const MOST_STEPS: usize = 24;
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    reconciling::run(Machines { context, references: References::default() }, client).await;
+    let machines = Machines { context, references: Arc::default() };
+    reconciling::run_side_by_side(machines, client, crate::SIDE_BY_SIDE).await;
 }
 
+#[derive(Clone)]
 struct Machines {
     context: Context,
-    references: References<Place, Thing>,
+    references: Arc<Mutex<References<Place, Thing>>>,
 }
 
 impl Reconciler for Machines {
@@ -68,8 +71,8 @@ impl Reconciler for Machines {
         match watch {
             // An instance has its machine's name.
             0 | 1 => vec![place],
-            2 => self.references.to(&Thing::Claim(place)),
-            _ => self.references.to(&Thing::Image(place)),
+            2 => self.references.lock().to(&Thing::Claim(place)),
+            _ => self.references.lock().to(&Thing::Image(place)),
         }
     }
 
@@ -78,10 +81,10 @@ impl Reconciler for Machines {
         for _ in 0..MOST_STEPS {
             let vm: Option<Object<VirtualMachine>> = eyes.find(&place.0, &place.1).await?;
             let Some(vm) = vm else {
-                self.references.set(place, BTreeSet::new());
+                self.references.lock().set(place, BTreeSet::new());
                 return Ok(Next::rest());
             };
-            self.references.set(place, look::things(place, &vm.typed));
+            self.references.lock().set(place, look::things(place, &vm.typed));
             let look = Look::at(&eyes, place, &vm).await?;
             let now = self.context.world.clock.now().as_second();
             let step = virtual_machine::next_step(&look.seen(&vm.typed, now));

@@ -27,9 +27,10 @@ const LONGEST_LABEL: usize = 63;
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    reconciling::run(Pods { context }, client).await;
+    reconciling::run_side_by_side(Pods { context }, client, crate::SIDE_BY_SIDE).await;
 }
 
+#[derive(Clone)]
 struct Pods {
     context: Context,
 }

@@ -176,6 +176,7 @@ impl Configs {
                     if !self.act(step, place, look).await? {
                         return Ok(Next::again_after(crate::LOOK_AGAIN));
                     }
+                    eyes = self.context.eyes();
                 }
             }
         }

@@ -24,7 +24,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn put(&self, watch: usize, place: Place, about: About) {
+    pub(crate) fn put(&self, watch: usize, place: Place, about: About) {
         self.pending.lock().insert((watch, place), about);
         self.bell.notify_one();
     }
