@@ -1,0 +1,6 @@
+package main
+
+import "bufio"
+
+func writeDefinitions(out *bufio.Writer) {}
+func writeObjects(out *bufio.Writer)     {}
