@@ -35,6 +35,7 @@ pub mod named_types;
 pub mod parse;
 mod pattern;
 mod prune;
+mod rules;
 pub mod structural;
 mod trail;
 mod validate;

@@ -32,7 +32,7 @@ impl Pattern {
     /// Whether the pattern occurs in `input`; an error when it is not a pattern at all.
     pub fn matches(&self, input: &str) -> Result<bool, &str> {
         let program = self.program.get_or_init(|| {
-            Regex::new(&translate(&self.text)).map_err(|why| why.to_string().into_boxed_str())
+            compile(&self.text).map_err(String::into_boxed_str)
         });
         match program {
             Ok(regex) => Ok(regex.is_match(input)),
@@ -50,6 +50,11 @@ impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
+}
+
+/// The program of a pattern in Go's dialect.
+pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+    Regex::new(&translate(pattern)).map_err(|why| why.to_string())
 }
 
 /// Rewrites RE2 syntax into that of the `regex` crate.
