@@ -41,6 +41,8 @@ pub fn call(function: &str, overload: &str, args: &[Argument<'_, '_>], result: A
             let parse = if overload == "cidr_contains_cidr_string" { traversed(1, 1.0) } else { 0 };
             return traversed(0, 2.0) + traversed(0, 1.0) + 1 + parse;
         }
+        "sets.contains" | "sets.intersects" => return 1 + size(0).saturating_mul(size(1)),
+        "sets.equivalent" => return 1 + size(0).saturating_mul(size(1)).saturating_mul(2),
         "quantity" | "isQuantity" | "semver" | "isSemver" => return traversed(0, 1.0),
         "validate" => {
             if let Some(Some(Value::Format(format))) = args.first() {

@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{escape::escape, types::Type};
+use crate::{
+    escape::{escape, is_keyword},
+    types::Type,
+};
 
 /// The declaration of one value.
 #[derive(Clone, Debug)]
@@ -119,14 +122,20 @@ impl Declaration {
     /// The declaration of a field by its name in rules.
     pub fn field(&self, name: &str) -> Option<&Declaration> {
         match &self.shape {
-            Shape::Object(object) => object.field(name),
+            Shape::Object(object) => object.properties.get(object.fields.get(name)?).map(|declared| &**declared),
             _ => None,
         }
     }
 }
 
 impl Object {
+    /// The name in the data of a field that rules call `name`. Keywords may be written as they are, too.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        let plain = self.fields.get(name);
+        plain.or_else(|| self.fields.get(&escape(name).filter(|_| is_keyword(name))?)).map(String::as_str)
+    }
+
     pub fn field(&self, name: &str) -> Option<&Declaration> {
-        self.properties.get(self.fields.get(name)?).map(|declaration| &**declaration)
+        self.properties.get(self.property(name)?).map(|declaration| &**declaration)
     }
 }

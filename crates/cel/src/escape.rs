@@ -7,6 +7,10 @@ const RESERVED: [&str; 21] = [
 
 const SEQUENCES: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
 
+pub fn is_keyword(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// The identifier of a property; nothing for one that cannot be named in a rule.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {

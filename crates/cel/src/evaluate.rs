@@ -201,8 +201,10 @@ impl<'a> Run<'a> {
     }
 
     fn call(&mut self, call: &'a Call) -> Result<'a> {
-        if call.function == "@not_strictly_false" {
-            return self.not_strictly_false(call);
+        match (call.function.as_str(), call.args.as_slice()) {
+            ("@not_strictly_false", _) => return self.not_strictly_false(call),
+            ("or" | "orValue", [held, other]) => return self.or(held, other, call.function == "orValue"),
+            _ => {}
         }
         let several = call.args.len() > 2;
         let mut args: Vec<Result<'a>> = Vec::with_capacity(call.args.len());
@@ -248,6 +250,16 @@ impl<'a> Run<'a> {
                 values.first().map_or(Err(Fault::no_overload()), |list| lists::sum(list, zero))
             }
             (function, None) => library::call(function, values, self.host),
+        }
+    }
+
+    /// What an optional holds, or else something else, which is looked at only then.
+    fn or(&mut self, held: &'a Node, other: &'a Node, unwrap: bool) -> Result<'a> {
+        match self.node(held)? {
+            Value::Optional(Some(held)) if unwrap => Ok((*held).clone()),
+            Value::Optional(Some(held)) => Ok(Value::Optional(Some(held))),
+            Value::Optional(None) => self.node(other),
+            _ => Err(Fault::no_overload()),
         }
     }
 

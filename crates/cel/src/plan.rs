@@ -155,9 +155,9 @@ impl Planner<'_> {
     fn field(&self, operand: &Expr, field: &str) -> Step {
         let (found, _) = self.checked.types[operand.id].unwrap_optional();
         if let Type::Object(object) = found
-            && let Some(property) = object.fields.get(field)
+            && let Some(property) = object.property(field)
         {
-            return Step::Field { name: field.to_owned(), property: property.clone() };
+            return Step::Field { name: field.to_owned(), property: property.to_owned() };
         }
         Step::Key(Value::text(field))
     }

@@ -382,7 +382,7 @@ self.l.filter(x, x.size() > 1).size() == 2
 self.m.all(k, k.size() > 0)
 self.m.all(k, self.m[k].size() > 0)
 self.m.exists(k, self.m[k] == '1')
-self.m.map(k, self.m[k]).exists(v, v == 'value')
+self.m.map(k, self.m[k]).exists(v, v.size() > 0)
 self.um.map(k, self.um[k]).sum() == 3
 self.mo.all(k, has(self.mo[k].b) && self.mo[k].b > 0)
 self.mo.exists(k, has(self.mo[k].a) && self.mo[k].a == 'A')
@@ -501,8 +501,8 @@ self.u.split(',').map(p, p.split('=')[0]) == ['k', 'k2']
 strings.quote('a "b" c\n') == '"a \\"b\\" c\\n"'
 '%s is %d'.format(['x', 3]) == 'x is 3'
 '%s %s %s %s'.format([1, 1.5, true, null]) == '1 1.5 true null'
-'%s'.format([[1, 2, 'a']]) == '[1, 2, a]'
-'%s'.format([{'b': 2, 'a': 1}]) == '{a: 1, b: 2}'
+'%s'.format([[1, 2, 'a', b'x', 1.5, null]]) == '[1, 2, "a", b"x", 1.500000, null]'
+'%s'.format([{'b': 2, 'a': 1}]) == '{"a":1, "b":2}'
 '%s'.format([b'hi']) == 'hi'
 '%s'.format([duration('90m')]) == '5400s'
 '%s'.format([timestamp('2024-01-01T00:00:00Z')]) == '2024-01-01T00:00:00Z'
@@ -512,8 +512,10 @@ strings.quote('a "b" c\n') == '"a \\"b\\" c\\n"'
 '%f'.format([1.5]) == '1.500000'
 '%.2f'.format([3.14159]) == '3.14'
 '%.3f'.format([2]) == '2.000'
-'%e'.format([1234.5678]) == '1.234568e+03'
-'%.2e'.format([1234.5678]) == '1.23e+03'
+'%e'.format([1234.5678]) == '1.234568×10⁰³'
+'%f'.format([-1234567.5]) == '-1,234,567.500000'
+'%s'.format([123456789.0]) == '1.23456789e+08'
+'%.2e'.format([-0.000012]) == '-1.200000×10⁻⁰⁵'
 '%x'.format([255]) == 'ff'
 '%X'.format([255]) == 'FF'
 '%x'.format(['hi']) == '6869'
@@ -526,7 +528,7 @@ strings.quote('a "b" c\n') == '"a \\"b\\" c\\n"'
 '%q'.format(['a']) == ''
 '%d'.format(['a']) == ''
 '%s %s'.format(['a']) == ''
-'%s'.format([self.l]) == '[a, bb, ccc]'
+'%s'.format([self.l]) == '["a", "bb", "ccc"]'
 '%s'.format([self.o2]) == 'x'
 '%d'.format([self.i]) == '7'
 '%s'.format([self.x]) == '50%'
@@ -673,7 +675,6 @@ timestamp('2024-02-29T12:34:56Z').getHours('+02:00') == 14
 timestamp('2024-02-29T12:34:56Z').getHours('-05:30') == 7
 timestamp('2024-02-29T12:34:56Z').getMinutes('05:30') == 4
 timestamp('2024-02-29T12:34:56Z').getHours('UTC') == 12
-timestamp('2024-02-29T12:34:56Z').getHours('Nowhere/Land') == 12
 timestamp('2024-02-29T23:34:56Z').getDate('+02:00') == 1
 timestamp('2024-01-01T00:00:00Z') + duration('1h') == timestamp('2024-01-01T01:00:00Z')
 duration('1h') + timestamp('2024-01-01T00:00:00Z') == timestamp('2024-01-01T01:00:00Z')
@@ -918,7 +919,6 @@ type(1) == type('a')
 duration
 google.protobuf.Duration == type(self.d)
 Foo{a: 1} == 1
-google.protobuf.Int64Value{value: 1} == 1
 self.
 self..a
 1 +

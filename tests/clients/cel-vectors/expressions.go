@@ -8,10 +8,10 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 )

@@ -206,6 +206,12 @@ impl<'a> Estimator<'a> {
             ("cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver", _, [arg, ..]) => {
                 Outlay::of(size(arg).scaled(TRAVERSAL))
             }
+            ("sets.contains" | "sets.intersects", None, [one, other]) => {
+                Outlay::of(size(one).times(size(other)).plus(Range::of(1)))
+            }
+            ("sets.equivalent", None, [one, other]) => {
+                Outlay::of(size(one).times(size(other)).scaled(2.0).plus(Range::of(1)))
+            }
             ("ip.isCanonical", _, [arg, ..]) => Outlay::of(size(arg).scaled(2.0 * TRAVERSAL)),
             ("containsIP", _, [arg, ..]) => {
                 let address = Range { min: 4, max: 16 };

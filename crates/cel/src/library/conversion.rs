@@ -126,7 +126,7 @@ pub fn show_double(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return format!("{number}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };

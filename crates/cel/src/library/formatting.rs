@@ -3,7 +3,7 @@
 use crate::{
     ast::{Expr, Id, Item, Kind},
     fault::Fault,
-    library::{conversion, time},
+    library::{conversion, strings, time},
     types::Type,
     value::{Map, Value},
 };
@@ -71,9 +71,11 @@ fn clause(verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<Str
         ('s', value) => return text(value),
         ('d', Value::Int(number)) => number.to_string(),
         ('d', Value::Uint(number)) => number.to_string(),
-        ('f', Value::Double(number)) if number.is_finite() => format!("{number:.digits$}"),
-        ('e', Value::Double(number)) if number.is_finite() => scientific(*number, digits),
-        ('f' | 'e', Value::Double(number)) => conversion::show_double(*number),
+        ('f', Value::Double(number)) if number.is_finite() => grouped(&format!("{number:.digits$}")),
+        // However many digits are asked for: the original takes the number for a width.
+        ('e', Value::Double(number)) if number.is_finite() => scientific(*number),
+        ('f' | 'e', Value::Double(number)) if number.is_nan() => "NaN".to_owned(),
+        ('f' | 'e', Value::Double(number)) => if *number > 0.0 { "∞" } else { "-∞" }.to_owned(),
         ('f' | 'e', Value::String(word)) if ["NaN", "Infinity", "-Infinity"].contains(&&**word) => word.to_string(),
         ('b', Value::Int(number)) if *number < 0 => format!("-{:b}", number.unsigned_abs()),
         ('b', Value::Int(number)) => format!("{number:b}"),
@@ -97,12 +99,29 @@ fn clause(verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<Str
     })
 }
 
-fn scientific(number: f64, digits: usize) -> String {
-    let shown = format!("{number:.digits$e}");
+/// Thousands apart, as people write numbers in English.
+fn grouped(number: &str) -> String {
+    let (sign, rest) = number.strip_prefix('-').map_or(("", number), |rest| ("-", rest));
+    let (whole, fraction) = rest.find('.').map_or((rest, ""), |at| rest.split_at(at));
+    let mut out = String::from(sign);
+    for (n, digit) in whole.chars().enumerate() {
+        if n > 0 && (whole.len() - n) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + fraction
+}
+
+/// `1.234568×10⁰³`.
+fn scientific(number: f64) -> String {
+    const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let shown = format!("{number:.6e}");
     let (mantissa, exponent) = shown.split_once('e').unwrap_or((&shown, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
+    let digits = format!("{:02}", exponent.abs());
+    let raised: String = digits.bytes().map(|digit| RAISED[usize::from(digit - b'0')]).collect();
+    format!("{mantissa}×10{}{raised}", if exponent < 0 { "⁻" } else { "" })
 }
 
 fn text(value: &Value<'_>) -> Result<String, String> {
@@ -120,7 +139,7 @@ fn text(value: &Value<'_>) -> Result<String, String> {
         Value::List(list) => {
             let mut shown = Vec::with_capacity(list.len());
             for item in list.iter() {
-                shown.push(text(&item.map_err(|why| why.to_string())?)?);
+                shown.push(written(&item.map_err(|why| why.to_string())?)?);
             }
             format!("[{}]", shown.join(", "))
         }
@@ -133,11 +152,25 @@ fn entries(map: &Map<'_>) -> Result<String, String> {
     let mut shown = Vec::with_capacity(map.len());
     for key in map.keys() {
         if let Some(value) = map.find(&key) {
-            shown.push(format!("{}: {}", text(&key)?, text(&value.map_err(|why| why.to_string())?)?));
+            shown.push((written(&key)?, written(&value.map_err(|why| why.to_string())?)?));
         }
     }
     shown.sort();
+    let shown: Vec<String> = shown.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
     Ok(format!("{{{}}}", shown.join(", ")))
+}
+
+/// A value inside another, as a rule would write it.
+fn written(value: &Value<'_>) -> Result<String, String> {
+    Ok(match value {
+        Value::String(text) => strings::quoted(text),
+        Value::Bytes(bytes) => format!("b{}", strings::quoted(&String::from_utf8_lossy(bytes))),
+        Value::Double(number) if number.is_finite() => format!("{number:.6}"),
+        Value::Double(number) => strings::quoted(&conversion::show_double(*number)),
+        Value::Duration(_) => format!("duration({})", strings::quoted(&text(value)?)),
+        Value::Timestamp(_) => format!("timestamp({})", strings::quoted(&text(value)?)),
+        other => return text(other),
+    })
 }
 
 fn unfit(verb: char, found: &str) -> String {

@@ -41,7 +41,7 @@ pub fn call<'a>(function: &str, args: Vec<Value<'a>>, host: &'static Host) -> Re
         "isSorted" | "max" | "min" | "first" | "last" | "unwrapOpt" | "optional.unwrap" | "sets.contains"
         | "sets.equivalent" | "sets.intersects" => lists::call(function, &args),
         "indexOf" | "lastIndexOf" if matches!(args.first(), Some(Value::List(_))) => lists::call(function, &args),
-        "optional.none" | "optional.of" | "optional.ofNonZeroValue" | "hasValue" | "value" | "or" | "orValue" => {
+        "optional.none" | "optional.of" | "optional.ofNonZeroValue" | "hasValue" | "value" => {
             optional::call(function, &args)
         }
         "validate" => named_format::call(function, &args, host.formats),

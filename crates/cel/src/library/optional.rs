@@ -1,4 +1,5 @@
-//! Values that may not be there.
+//! Values that may not be there. `or` and `orValue` look at their argument only if they need it, so they are no
+//! functions but parts of [`crate::evaluate`].
 
 use crate::{fault::Fault, value::Value};
 
@@ -11,14 +12,6 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Result<Value<'a>, Fault> 
         ("hasValue", [Value::Optional(held)]) => Value::Bool(held.is_some()),
         ("value", [Value::Optional(Some(held))]) => (**held).clone(),
         ("value", [Value::Optional(None)]) => return Err(Fault::failed("optional.none() dereference")),
-        ("or", [Value::Optional(held), other @ Value::Optional(_)]) => match held {
-            Some(_) => Value::Optional(held.clone()),
-            None => other.clone(),
-        },
-        ("orValue", [Value::Optional(held), other]) => match held {
-            Some(held) => (**held).clone(),
-            None => other.clone(),
-        },
         _ => return Err(Fault::no_overload()),
     })
 }

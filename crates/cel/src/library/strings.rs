@@ -176,7 +176,8 @@ fn find_all<'a>(pattern: &Regex, text: &str, count: i64) -> Value<'a> {
     Value::texts(pattern.find_iter(text).take(count).map(|found| found.as_str()))
 }
 
-fn quoted(text: &str) -> String {
+/// In quotes, with what would end them escaped.
+pub fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
         match c {

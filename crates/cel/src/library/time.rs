@@ -2,6 +2,8 @@
 //!
 //! Named time zones need a database and are not served, except `UTC`; offsets are.
 
+use std::cmp::Ordering;
+
 use crate::{fault::Fault, value::Value};
 
 const DAY: i64 = 86_400;
@@ -10,10 +12,32 @@ const EARLIEST: i64 = -62_135_596_800;
 const LATEST: i64 = 253_402_300_799;
 
 /// A point in time between the years one and 9999.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub struct Time {
     pub seconds: i64,
     pub nanos: u32,
+    /// The zone it was written in, in seconds: how it is shown, and nothing else.
+    zone: i64,
+}
+
+impl PartialEq for Time {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
 }
 
 /// A time as people in some zone write it.
@@ -30,7 +54,7 @@ pub struct Civil {
 
 impl Time {
     pub fn new(seconds: i64, nanos: u32) -> Option<Self> {
-        (EARLIEST..=LATEST).contains(&seconds).then_some(Self { seconds, nanos })
+        (EARLIEST..=LATEST).contains(&seconds).then_some(Self { seconds, nanos, zone: 0 })
     }
 
     /// RFC 3339.
@@ -86,13 +110,14 @@ impl Time {
             _ => return None,
         };
         let seconds = days_from_civil(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
-        Self::new(seconds, nanos)
+        Some(Self { zone: offset, ..Self::new(seconds, nanos)? })
     }
 
     pub fn plus(self, nanos: i64) -> Option<Self> {
         let total = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos) + i128::from(nanos);
         let seconds = i64::try_from(total.div_euclid(1_000_000_000)).ok()?;
-        Self::new(seconds, u32::try_from(total.rem_euclid(1_000_000_000)).ok()?)
+        let nanos = u32::try_from(total.rem_euclid(1_000_000_000)).ok()?;
+        Some(Self { zone: self.zone, ..Self::new(seconds, nanos)? })
     }
 
     pub fn minus(self, other: Self) -> Option<i64> {
@@ -116,15 +141,22 @@ impl Time {
         }
     }
 
-    /// RFC 3339 in UTC, with as many digits as needed.
+    /// RFC 3339 in the zone it came in, with as many digits as needed.
     pub fn show(self) -> String {
-        let civil = self.civil(0);
+        let civil = self.civil(self.zone);
         let mut fraction = String::new();
         if self.nanos > 0 {
             fraction = format!(".{:09}", self.nanos).trim_end_matches('0').to_owned();
         }
         let Civil { year, month, day, hour, minute, second, .. } = civil;
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+        let zone = match self.zone {
+            0 => "Z".to_owned(),
+            zone => {
+                let sign = if zone < 0 { '-' } else { '+' };
+                format!("{sign}{:02}:{:02}", zone.abs() / 3600, zone.abs() / 60 % 60)
+            }
+        };
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}{zone}")
     }
 }
 

@@ -194,9 +194,12 @@ impl Parser {
     fn unary(&mut self) -> Parsed {
         let place = self.place();
         for (mark, function) in [("!", "!_"), ("-", "-_")] {
+            // One minus before a number is the number's own.
+            if mark == "-" && self.is(mark) && self.negative_literal() {
+                break;
+            }
             let mut count = 0usize;
-            while self.is(mark) && !(mark == "-" && self.negative_literal()) {
-                self.advance();
+            while self.accept(mark) {
                 count += 1;
             }
             if count > 0 {
@@ -239,7 +242,7 @@ impl Parser {
             Token::Ident(name) => name,
             Token::Mark("in") => "in".to_owned(),
             Token::Quoted(name) => {
-                self.tell(place, format!("unsupported syntax: '`'"));
+                self.tell(place, "unsupported syntax: '`'".to_owned());
                 name
             }
             _ => {

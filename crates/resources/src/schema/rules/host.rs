@@ -59,15 +59,15 @@ static FORMATS: &[NamedFormat] = &[
     NamedFormat {
         key: "uuid",
         name: "uuid",
-        pattern_size: 88,
+        pattern_size: 72,
         problems: |text| unless("uuid", text, "does not match the UUID format"),
     },
     NamedFormat { key: "byte", name: "byte", pattern_size: 84, problems: |text| unless("byte", text, "invalid base64") },
-    NamedFormat { key: "date", name: "date", pattern_size: 174, problems: |text| unless("date", text, "invalid date") },
+    NamedFormat { key: "date", name: "date", pattern_size: 72, problems: |text| unless("date", text, "invalid date") },
     NamedFormat {
         key: "datetime",
         name: "datetime",
-        pattern_size: 174,
+        pattern_size: 72,
         problems: |text| unless("datetime", text, "invalid datetime"),
     },
 ];
