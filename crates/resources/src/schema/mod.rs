@@ -17,9 +17,7 @@
 //! - The walk follows the schema, so its depth is bounded by the schema's own
 //!   ([`parse::MAX_DEPTH`]); the depth of an *object* is for whoever reads it off the wire
 //!   to bound.
-//! - Rules in `x-kubernetes-validations` are kept but not evaluated. Accepting them in
-//!   silence would be a lie, so [`structural::check`] refuses a schema that has any.
-//! - Ratcheting (letting an unchanged bad field pass on update) is not done.
+//! - Rules in CEL (`x-kubernetes-validations`) are [`rules`].
 
 mod builtin;
 mod decode;
@@ -35,7 +33,7 @@ pub mod named_types;
 pub mod parse;
 mod pattern;
 mod prune;
-mod rules;
+pub mod rules;
 pub mod structural;
 mod trail;
 mod validate;

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use sheaf_cel::{OldSelf, Value, compile};
 
-use super::{declaration, host::HOST};
-use crate::schema::Schema;
+use super::{Rules, declaration, host::HOST};
+use crate::{
+    field_error::FieldPath,
+    schema::{Schema, structural},
+};
 
 #[test]
 fn expressions_mean_what_the_original_says() {
@@ -84,4 +87,66 @@ impl Expected {
         }
         *self == *found
     }
+}
+
+fn sorted(errors: impl IntoIterator<Item = impl ToString>) -> Vec<String> {
+    let mut texts: Vec<String> = errors.into_iter().map(|error| error.to_string()).collect();
+    texts.sort();
+    texts
+}
+
+fn told(document: &Json, key: &str) -> Vec<String> {
+    document[key].as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// Without the words of a parser that is not ours.
+fn settled(mut texts: Vec<String>) -> Vec<String> {
+    for text in &mut texts {
+        for words in ["Syntax error", "error parsing regexp"] {
+            if let Some(at) = text.find(words) {
+                text.truncate(at + words.len());
+            }
+        }
+    }
+    texts
+}
+
+#[test]
+fn definitions_are_refused_as_the_original_refuses_them() {
+    let path = FieldPath::new("spec.validation.openAPIV3Schema");
+    let mut wrong = Vec::new();
+    for line in include_str!("definitions.txt").lines() {
+        let document: Json = serde_json::from_str(line).unwrap();
+        let schema = Schema::parse(&document["schema"]).unwrap();
+        let found = settled(sorted(structural::check(&schema, &path, false)));
+        let expected = settled(told(&document, "errors"));
+        if found != expected {
+            wrong.push(format!("{}\n   theirs: {expected:#?}\n   ours:   {found:#?}", document["schema"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn objects_are_judged_as_the_original_judges_them() {
+    let mut wrong = Vec::new();
+    for line in include_str!("objects.txt").lines() {
+        let document: Json = serde_json::from_str(line).unwrap();
+        let schema = Schema::parse(&document["schema"]).unwrap();
+        let rules = Rules::compile(&schema).unwrap();
+        let budget = document["budget"].as_i64().unwrap();
+        let verdict = rules.validate(&schema, &document["new"], document.get("old"), &FieldPath::root(), budget);
+        let reasons = sorted(verdict.errors.iter().map(|error| error.reason()));
+        let found = (sorted(&verdict.errors), reasons, sorted(&verdict.warnings), verdict.left);
+        let expected = (
+            told(&document, "errors"),
+            told(&document, "reasons"),
+            told(&document, "warnings"),
+            document["left"].as_i64().unwrap(),
+        );
+        if found != expected {
+            wrong.push(format!("{line}\n   theirs: {expected:#?}\n   ours:   {found:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
