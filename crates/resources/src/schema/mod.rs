@@ -8,10 +8,10 @@
 //! The order in which an API server uses them:
 //!
 //! ```text
-//!   check_types -> prune -> apply_defaults -> validate
-//!   (built-in)     (drops     (fills in)       (says what
-//!                  unknown                      is wrong)
-//!                  fields)
+//!   check_types -> prune -> apply_defaults -> judge
+//!   (built-in)     (drops     (fills in)      (custom: says what
+//!                  unknown                     is wrong, rules
+//!                  fields)                     in CEL included)
 //! ```
 //!
 //! - The walk follows the schema, so its depth is bounded by the schema's own
@@ -20,6 +20,8 @@
 //! - Rules in CEL (`x-kubernetes-validations`) are [`rules`].
 
 mod builtin;
+mod correlation;
+mod custom;
 mod decode;
 mod defaulting;
 mod embedded;
@@ -40,6 +42,7 @@ mod validate;
 
 use serde_json::{Number, Value};
 
+pub use custom::judge;
 pub use builtin::{Flavour, definitions, from_k8s_openapi};
 pub use decode::{DecodeError, check_types};
 pub use defaulting::{TooManyDefaults, apply_defaults};
@@ -49,7 +52,6 @@ pub use named_types::NamedTypes;
 pub use parse::SchemaError;
 pub use pattern::Pattern;
 pub use prune::prune;
-pub use validate::validate;
 
 /// The schema of one value. Most nodes of a real schema are leaves with a type and a
 /// description, so what is rare sits behind a box.

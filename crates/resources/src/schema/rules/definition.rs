@@ -83,6 +83,13 @@ pub(in crate::schema) fn check(rules: &Rules, schema: &Schema, path: &FieldPath)
     judge.errors
 }
 
+/// The estimated cost of all rules together.
+pub(super) fn total(rules: &Rules, schema: &Schema) -> u64 {
+    let mut judge = Judge { errors: Vec::new(), total: 0, expensive: Vec::new() };
+    judge.node(rules, schema, &FieldPath::root(), Place { most: Some(1), uncorrelatable: None });
+    judge.total
+}
+
 /// Where in an object a schema applies.
 #[derive(Clone, Copy)]
 struct Place<'p> {

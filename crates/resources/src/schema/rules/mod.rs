@@ -11,7 +11,6 @@
 //!   and in an object, and the original's words for what is wrong.
 //! - Rules inside junctors are refused, as in the original, so they are not looked for here.
 
-mod correlation;
 mod declaration;
 pub(super) mod definition;
 mod field_path;
@@ -59,6 +58,11 @@ impl Rules {
     /// The rules of a custom resource's schema; nothing if it has none.
     pub fn compile(schema: &Schema) -> Option<Self> {
         Self::of(schema, true)
+    }
+
+    /// The most that running them on one object can cost, before the budget ends it.
+    pub fn estimate(&self, schema: &Schema) -> u64 {
+        definition::total(self, schema)
     }
 
     fn of(schema: &Schema, is_resource: bool) -> Option<Self> {

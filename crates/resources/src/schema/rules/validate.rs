@@ -3,13 +3,13 @@
 use serde_json::Value as Json;
 use sheaf_cel::{Fault, Program, Value};
 
-use super::{
-    Compiled, Rules,
-    correlation::{Correlation, Elements},
-};
+use super::{Compiled, Rules};
 use crate::{
     field_error::{FieldError, FieldPath},
-    schema::{Additional, Schema},
+    schema::{
+        Additional, Schema,
+        correlation::{Correlation, Elements},
+    },
 };
 
 /// The most all rules of one object may cost.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::schema::Schema;
+use super::Schema;
 
 /// A value and what it was before.
 #[derive(Clone, Copy)]
@@ -40,6 +40,11 @@ impl<'a> Correlation<'a> {
             None => self,
             Some(pair) => Self { here: pair.element(index), above: self.here },
         }
+    }
+
+    /// Whether the value was there before and is as it was.
+    pub(super) fn is_kept(self) -> bool {
+        self.here.is_some_and(Pair::is_unchanged)
     }
 
     /// Whether the value, or else the nearest one above that was there before, is as it was.
