@@ -72,14 +72,20 @@ pub fn call(function: &str, overload: &str, args: &[Argument<'_, '_>], result: A
         ("_==_" | "_!=_", _) => smaller(),
         (
             _,
-            "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
-            | "string_format",
+            "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string"
+            | "strings_quote" | "string_format",
         ) => traversed(0, 1.0),
         (_, "in_list") => size(1),
         (
             _,
-            "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-            | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes",
+            "less_string"
+            | "greater_string"
+            | "less_equals_string"
+            | "greater_equals_string"
+            | "less_bytes"
+            | "greater_bytes"
+            | "less_equals_bytes"
+            | "greater_equals_bytes",
         ) => smaller(),
         (_, "add_string" | "add_bytes") => ((size(0) + size(1)) as f64 * TRAVERSAL).ceil() as u64,
         (_, "matches_string") => searched(size(1)),

@@ -255,7 +255,10 @@ impl Checker<'_> {
                 }
                 let shown = signature(&given, target.is_some());
                 self.set(expr, Type::Error);
-                self.tell(expr.id, format!("found no matching overload for '{function}' applied to '{shown}'"));
+                self.tell(
+                    expr.id,
+                    format!("found no matching overload for '{function}' applied to '{shown}'"),
+                );
             }
         }
     }

@@ -34,8 +34,13 @@ pub enum Shape {
     Duration,
     Date,
     DateTime,
-    List { items: Arc<Declaration>, keyed: Keyed },
-    Map { values: Arc<Declaration> },
+    List {
+        items: Arc<Declaration>,
+        keyed: Keyed,
+    },
+    Map {
+        values: Arc<Declaration>,
+    },
     Object(Arc<Object>),
 }
 
@@ -72,7 +77,10 @@ impl Declaration {
     }
 
     /// An object of these properties, each with whether it must be given.
-    pub fn object(name: &str, properties: impl IntoIterator<Item = (String, Arc<Declaration>, bool)>) -> Self {
+    pub fn object(
+        name: &str,
+        properties: impl IntoIterator<Item = (String, Arc<Declaration>, bool)>,
+    ) -> Self {
         let mut object =
             Object { name: name.to_owned(), properties: BTreeMap::new(), fields: BTreeMap::new() };
         let mut min_size = 2;
@@ -122,7 +130,9 @@ impl Declaration {
     /// The declaration of a field by its name in rules.
     pub fn field(&self, name: &str) -> Option<&Declaration> {
         match &self.shape {
-            Shape::Object(object) => object.properties.get(object.fields.get(name)?).map(|declared| &**declared),
+            Shape::Object(object) => {
+                object.properties.get(object.fields.get(name)?).map(|declared| &**declared)
+            }
             _ => None,
         }
     }

@@ -117,7 +117,9 @@ impl<'a> Estimator<'a> {
                 let path = self.step(self.path(operand), |declared| declared.field(field));
                 self.paths.insert(expr.id, path);
                 match self.type_of(operand) {
-                    Type::Map(..) | Type::Object(_) | Type::Named(_) | Type::Param(_) => cost.plus(Range::of(1)),
+                    Type::Map(..) | Type::Object(_) | Type::Named(_) | Type::Param(_) => {
+                        cost.plus(Range::of(1))
+                    }
                     _ => cost,
                 }
             }
@@ -268,8 +270,8 @@ impl<'a> Estimator<'a> {
             }
             None => {
                 let entries = self.entries_of(&fold.range);
-                let is_list =
-                    entries.map_or(matches!(self.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
+                let is_list = entries
+                    .map_or(matches!(self.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
                 self.push_variable(&fold.variable, &fold.range, is_list);
             }
         }

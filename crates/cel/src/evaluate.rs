@@ -28,15 +28,22 @@ pub struct Run<'a> {
     slots: Vec<Slot<'a>>,
     pub cost: u64,
     limit: u64,
+    /// Patterns that came out of the data and had to be compiled.
+    patterns: u32,
     host: &'static Host,
 }
+
+/// So many patterns out of the data are compiled at the price of matching them, and each one more at this price:
+/// the original charges nothing for it, but whoever writes an object could keep a processor busy with it.
+const CHEAP_PATTERNS: u32 = 100;
+const PATTERN: u64 = 1_000;
 
 impl<'a> Run<'a> {
     /// A run in which the first slots hold `variables`.
     pub fn new(variables: Vec<Slot<'a>>, slots: usize, limit: u64, host: &'static Host) -> Self {
         let mut all = variables;
         all.resize(slots, Slot::Empty);
-        Self { slots: all, cost: 0, limit, host }
+        Self { slots: all, cost: 0, limit, patterns: 0, host }
     }
 
     fn charge(&mut self, cost: u64) -> std::result::Result<(), Fault> {
@@ -98,7 +105,11 @@ impl<'a> Run<'a> {
             match (self.node(item)?, optional) {
                 (value, false) => values.push(value),
                 (Value::Optional(held), true) => values.extend(held.map(|held| (*held).clone())),
-                _ => return Err(Fault::failed("cannot initialize optional list element from non-optional value")),
+                _ => {
+                    return Err(Fault::failed(
+                        "cannot initialize optional list element from non-optional value",
+                    ));
+                }
             }
         }
         Ok(Value::list(values))
@@ -222,7 +233,8 @@ impl<'a> Run<'a> {
             Some(fault) => Err(fault),
             None => self.invoke(call, &args),
         };
-        let arguments: Vec<Argument<'_, 'a>> = args.iter().map(Result::as_ref).map(std::result::Result::ok).collect();
+        let arguments: Vec<Argument<'_, 'a>> =
+            args.iter().map(Result::as_ref).map(std::result::Result::ok).collect();
         let cost = charge::call(&call.function, call.overload, &arguments, result.as_ref().ok());
         self.charge(cost)?;
         result
@@ -249,7 +261,13 @@ impl<'a> Run<'a> {
                 };
                 values.first().map_or(Err(Fault::no_overload()), |list| lists::sum(list, zero))
             }
-            (function, None) => library::call(function, values, self.host),
+            (function, None) => {
+                if ["matches", "find", "findAll"].contains(&function) {
+                    self.patterns += 1;
+                    self.charge(if self.patterns > CHEAP_PATTERNS { PATTERN } else { 0 })?;
+                }
+                library::call(function, values, self.host)
+            }
         }
     }
 
@@ -422,7 +440,8 @@ fn growth(fold: &Fold) -> Option<(Option<&Node>, &Call)> {
         _ => false,
     };
     let Some(Node::Attribute(first)) = call.args.first() else { return None };
-    let itself = matches!(first.root, Root::Slot(slot) if slot == fold.accumulator) && first.qualifiers.is_empty();
+    let itself =
+        matches!(first.root, Root::Slot(slot) if slot == fold.accumulator) && first.qualifiers.is_empty();
     (grows && itself).then_some((condition, call))
 }
 

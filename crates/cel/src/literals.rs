@@ -53,7 +53,8 @@ fn call(expr: &Expr, checked: &Checked, host: &'static Host, found: &mut Vec<(us
         // Zones have names in a database that is not here.
         (getter, Some((id, Literal::String(zone)))) if getter.starts_with("get") => {
             if time::offset(zone).is_err() {
-                let message = format!("time zone '{zone}' is not served: use UTC or an offset such as '+01:00'");
+                let message =
+                    format!("time zone '{zone}' is not served: use UTC or an offset such as '+01:00'");
                 found.push((id, message));
             }
         }
@@ -86,9 +87,9 @@ fn uniform(expr: &Expr, checked: &Checked, exempt: bool, found: &mut Vec<(usize,
             }
         }
         Kind::Map(entries) if !exempt => {
-            let mut types = entries.iter().map(|entry| {
-                (entry, type_of(&entry.key, false), type_of(&entry.value, entry.optional))
-            });
+            let mut types = entries
+                .iter()
+                .map(|entry| (entry, type_of(&entry.key, false), type_of(&entry.value, entry.optional)));
             if let Some((_, key, value)) = types.next() {
                 for (entry, next_key, next_value) in types {
                     differ(&entry.key, &key, &next_key);

@@ -55,7 +55,10 @@ pub struct Qualifier {
 #[derive(Debug)]
 pub enum Step {
     /// A field of an object: its name in rules and in the data.
-    Field { name: String, property: String },
+    Field {
+        name: String,
+        property: String,
+    },
     Key(Value<'static>),
     Computed(Node),
 }
@@ -90,7 +93,8 @@ pub struct Plan {
 }
 
 pub fn plan(root: &Expr, checked: &Checked, variables: &[&str], host: &'static Host) -> Result<Plan, Fault> {
-    let scope: Vec<(String, usize)> = variables.iter().enumerate().map(|(n, name)| (name.to_string(), n)).collect();
+    let scope: Vec<(String, usize)> =
+        variables.iter().enumerate().map(|(n, name)| (name.to_string(), n)).collect();
     let mut planner = Planner { checked, slots: scope.len(), scope, host };
     let root = planner.node(root)?;
     Ok(Plan { root, slots: planner.slots })
@@ -170,7 +174,13 @@ impl Planner<'_> {
         })
     }
 
-    fn call(&mut self, expr: &Expr, function: &str, target: Option<&Expr>, args: &[Expr]) -> Result<Node, Fault> {
+    fn call(
+        &mut self,
+        expr: &Expr,
+        function: &str,
+        target: Option<&Expr>,
+        args: &[Expr],
+    ) -> Result<Node, Fault> {
         match (function, args) {
             ("_[_]" | "_[?_]" | "_?._", [operand, index]) => {
                 let mut attribute = self.attribute(operand)?;
@@ -218,7 +228,9 @@ impl Planner<'_> {
                 .values()?
                 .iter()
                 .map(|value| match value {
-                    Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_) => value.key(),
+                    Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_) => {
+                        value.key()
+                    }
                     _ => None,
                 })
                 .collect();
@@ -226,8 +238,11 @@ impl Planner<'_> {
                 return Ok(Node::OneOf(Box::new(call.args.swap_remove(0)), keys));
             }
         }
-        let converts = ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
-        if let ([Node::Const(value)], true) = (call.args.as_slice(), converts.contains(&call.function.as_str())) {
+        let converts =
+            ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+        if let ([Node::Const(value)], true) =
+            (call.args.as_slice(), converts.contains(&call.function.as_str()))
+        {
             return Ok(Node::Const(library::call(&call.function, vec![value.clone()], self.host)?));
         }
         if ["matches", "find", "findAll"].contains(&call.function.as_str())
@@ -293,12 +308,16 @@ fn constant_map(nodes: Vec<(Node, Node, bool)>) -> Result<Node, Fault> {
     let values: Option<Vec<(Key, (Value<'static>, Value<'static>))>> = nodes
         .iter()
         .map(|(key, value, optional)| match (key, value) {
-            (Node::Const(key), Node::Const(value)) if !optional => Some((key.key()?, (key.clone(), value.clone()))),
+            (Node::Const(key), Node::Const(value)) if !optional => {
+                Some((key.key()?, (key.clone(), value.clone())))
+            }
             _ => None,
         })
         .collect();
     Ok(match values {
-        Some(values) => Node::Const(Value::Map(Map::Values(std::sync::Arc::new(values.into_iter().collect())))),
+        Some(values) => {
+            Node::Const(Value::Map(Map::Values(std::sync::Arc::new(values.into_iter().collect()))))
+        }
         None => Node::Map(nodes),
     })
 }

@@ -54,9 +54,10 @@ impl Bindings {
             },
             Type::List(of) => Type::list(self.resolve(of, settle)),
             Type::Map(key, value) => Type::map(self.resolve(key, settle), self.resolve(value, settle)),
-            Type::Opaque(name, parameters) => {
-                Type::Opaque(name.clone(), parameters.iter().map(|inner| self.resolve(inner, settle)).collect())
-            }
+            Type::Opaque(name, parameters) => Type::Opaque(
+                name.clone(),
+                parameters.iter().map(|inner| self.resolve(inner, settle)).collect(),
+            ),
             Type::Type(Some(of)) => Type::Type(Some(Arc::new(self.resolve(of, settle)))),
             other => other.clone(),
         }

@@ -14,7 +14,9 @@ use crate::{
     data::{Declaration, Keyed, Object},
     escape::{escape, unescape},
     fault::Fault,
-    library::{cidr::Cidr, named_format::NamedFormat, quantity::Quantity, semver::Semver, time::Time, url::Url},
+    library::{
+        cidr::Cidr, named_format::NamedFormat, quantity::Quantity, semver::Semver, time::Time, url::Url,
+    },
     read,
 };
 
@@ -161,9 +163,10 @@ impl<'a> Value<'a> {
         match (self, other) {
             (Value::Null, Value::Null) => true,
             (Value::Bool(a), Value::Bool(b)) => a == b,
-            (Value::Int(_) | Value::Uint(_) | Value::Double(_), Value::Int(_) | Value::Uint(_) | Value::Double(_)) => {
-                self.compare(other) == Some(Ordering::Equal)
-            }
+            (
+                Value::Int(_) | Value::Uint(_) | Value::Double(_),
+                Value::Int(_) | Value::Uint(_) | Value::Double(_),
+            ) => self.compare(other) == Some(Ordering::Equal),
             (Value::String(a), Value::String(b)) => **a == **b,
             (Value::Bytes(a), Value::Bytes(b)) => a == b,
             (Value::Duration(a), Value::Duration(b)) => a == b,
@@ -282,8 +285,11 @@ impl<'a> List<'a> {
                 None => theirs.iter().all(|value| ours.iter().any(|ours| ours.equals(value))),
             },
             Keyed::Fields(fields) => {
-                let by_key: BTreeMap<_, _> = ours.iter().map(|value| (composite(value, fields), value)).collect();
-                theirs.iter().all(|value| by_key.get(&composite(value, fields)).is_some_and(|ours| ours.equals(value)))
+                let by_key: BTreeMap<_, _> =
+                    ours.iter().map(|value| (composite(value, fields), value)).collect();
+                theirs
+                    .iter()
+                    .all(|value| by_key.get(&composite(value, fields)).is_some_and(|ours| ours.equals(value)))
             }
         }
     }

@@ -31,7 +31,13 @@ impl Outlay {
 }
 
 impl<'a> Estimator<'a> {
-    pub(super) fn call(&mut self, expr: &Expr, function: &str, target: Option<&Expr>, args: &[Expr]) -> Range {
+    pub(super) fn call(
+        &mut self,
+        expr: &Expr,
+        function: &str,
+        target: Option<&Expr>,
+        args: &[Expr],
+    ) -> Range {
         let namespaced = self.checked.namespaced.get(&expr.id);
         let function = namespaced.map_or(function, String::as_str).trim_start_matches('.');
         let target = target.filter(|_| namespaced.is_none());
@@ -109,7 +115,8 @@ impl<'a> Estimator<'a> {
             }
             _ => {}
         }
-        let outlay = self.of_language(overload, target, args).unwrap_or(Outlay { cost: Range::of(1), size: None });
+        let outlay =
+            self.of_language(overload, target, args).unwrap_or(Outlay { cost: Range::of(1), size: None });
         Outlay { cost: outlay.cost.plus(all), ..outlay }
     }
 
@@ -131,7 +138,9 @@ impl<'a> Estimator<'a> {
                 let max = from.max.wrapping_mul(2).wrapping_add(2);
                 Outlay::sized(from.scaled(TRAVERSAL), Range { min: from.min + 2, max })
             }
-            ("starts_with_string" | "ends_with_string", Some(_), [arg]) => Outlay::of(size(arg).scaled(TRAVERSAL)),
+            ("starts_with_string" | "ends_with_string", Some(_), [arg]) => {
+                Outlay::of(size(arg).scaled(TRAVERSAL))
+            }
             ("in_list", None, [_, list]) => Outlay::of(size(list).scaled(1.0)),
             ("matches_string", Some(target), [pattern]) => {
                 let text = size(target).plus(Range::of(1)).scaled(TRAVERSAL);
@@ -146,8 +155,16 @@ impl<'a> Estimator<'a> {
                 Outlay::sized(result.scaled(TRAVERSAL), result)
             }
             (
-                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-                | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals",
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes"
+                | "equals"
+                | "not_equals",
                 None,
                 [left, right],
             ) => {
@@ -159,7 +176,13 @@ impl<'a> Estimator<'a> {
     }
 
     /// What Kubernetes' libraries have; texts and lists among them.
-    fn of_library(&self, function: &str, overload: &str, target: Option<&Expr>, args: &[Expr]) -> Option<Outlay> {
+    fn of_library(
+        &self,
+        function: &str,
+        overload: &str,
+        target: Option<&Expr>,
+        args: &[Expr],
+    ) -> Option<Outlay> {
         let size = |expr: &Expr| self.size_or_unknown(expr);
         match (function, target, args) {
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(target), _) => {
@@ -203,9 +226,11 @@ impl<'a> Estimator<'a> {
                 Outlay::sized(cost, Range { min: 0, max: text.max })
             }
             ("ip", _, _) if overload == "cidr_ip" => Outlay::of(Range::of(1)),
-            ("cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver", _, [arg, ..]) => {
-                Outlay::of(size(arg).scaled(TRAVERSAL))
-            }
+            (
+                "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
+                _,
+                [arg, ..],
+            ) => Outlay::of(size(arg).scaled(TRAVERSAL)),
             ("sets.contains" | "sets.intersects", None, [one, other]) => {
                 Outlay::of(size(one).times(size(other)).plus(Range::of(1)))
             }
@@ -230,19 +255,27 @@ impl<'a> Estimator<'a> {
                 }
                 Outlay::of(cost)
             }
-            ("validate", _, [arg, ..]) => Outlay::of(size(arg).scaled(TRAVERSAL).scaled(NAMED_PATTERN * PATTERN)),
-            ("_==_", None, [left, right]) if self.type_of(left) == self.type_of(right) => match self.type_of(left) {
-                Type::Opaque(name, _) if ["net.IP", "net.CIDR"].contains(&&**name) => Outlay::of(Range::of(1)),
-                Type::Named(name) => match &**name {
-                    "kubernetes.NamedFormat" => Outlay::of(Range { min: 1, max: FORMAT_NAME }.scaled(TRAVERSAL)),
-                    "kubernetes.URL" => {
-                        let max = self.size(right).map_or(1, |size| size.max);
-                        Outlay::of(Range { min: 1, max }.scaled(TRAVERSAL))
+            ("validate", _, [arg, ..]) => {
+                Outlay::of(size(arg).scaled(TRAVERSAL).scaled(NAMED_PATTERN * PATTERN))
+            }
+            ("_==_", None, [left, right]) if self.type_of(left) == self.type_of(right) => {
+                match self.type_of(left) {
+                    Type::Opaque(name, _) if ["net.IP", "net.CIDR"].contains(&&**name) => {
+                        Outlay::of(Range::of(1))
                     }
-                    _ => Outlay::of(Range::of(1)),
-                },
-                _ => None,
-            },
+                    Type::Named(name) => match &**name {
+                        "kubernetes.NamedFormat" => {
+                            Outlay::of(Range { min: 1, max: FORMAT_NAME }.scaled(TRAVERSAL))
+                        }
+                        "kubernetes.URL" => {
+                            let max = self.size(right).map_or(1, |size| size.max);
+                            Outlay::of(Range { min: 1, max }.scaled(TRAVERSAL))
+                        }
+                        _ => Outlay::of(Range::of(1)),
+                    },
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }

@@ -132,7 +132,8 @@ fn times<'a>(operator: &str, left: &Value<'a>, right: &Value<'a>) -> Result<Valu
         ("_-_", Value::Duration(left), Value::Duration(right)) => {
             left.checked_sub(*right).map(Value::Duration).ok_or_else(overflow)
         }
-        ("_+_", Value::Timestamp(time), Value::Duration(span)) | ("_+_", Value::Duration(span), Value::Timestamp(time)) => {
+        ("_+_", Value::Timestamp(time), Value::Duration(span))
+        | ("_+_", Value::Duration(span), Value::Timestamp(time)) => {
             time.plus(*span).map(Value::Timestamp).ok_or_else(out_of_time)
         }
         ("_-_", Value::Timestamp(time), Value::Duration(span)) => {

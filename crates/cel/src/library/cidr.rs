@@ -18,8 +18,11 @@ impl Cidr {
             Fault::failed(format!("{twice}: {twice}: netip.ParsePrefix({text:?}): {why}"))
         };
         let (address, bits) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
-        let address: IpAddr = address.parse().map_err(|_| wrong(&format!("ParseAddr({address:?}): unable to parse IP")))?;
-        let plain = !bits.is_empty() && bits.bytes().all(|c| c.is_ascii_digit()) && (bits.len() == 1 || !bits.starts_with('0'));
+        let address: IpAddr =
+            address.parse().map_err(|_| wrong(&format!("ParseAddr({address:?}): unable to parse IP")))?;
+        let plain = !bits.is_empty()
+            && bits.bytes().all(|c| c.is_ascii_digit())
+            && (bits.len() == 1 || !bits.starts_with('0'));
         let bits: u8 = match bits.parse() {
             Ok(bits) if plain => bits,
             _ => return Err(wrong(&format!("bad bits after slash: {bits:?}"))),
@@ -29,7 +32,9 @@ impl Cidr {
         }
         if is_mapped(&address) {
             let what = format!("IPv4-mapped IPv6 address {text:?} is not allowed");
-            return Err(Fault::failed(format!("network address parse error during conversion from string: {what}")));
+            return Err(Fault::failed(format!(
+                "network address parse error during conversion from string: {what}"
+            )));
         }
         Ok(Self { address, bits })
     }
@@ -66,7 +71,9 @@ fn parse_ip(text: &str) -> Result<IpAddr, Fault> {
     }
     let Ok(address) = text.parse() else {
         let why = "parse error during conversion from string";
-        return Err(Fault::failed(format!("IP Address {text:?} {why}: ParseAddr({text:?}): unable to parse IP")));
+        return Err(Fault::failed(format!(
+            "IP Address {text:?} {why}: ParseAddr({text:?}): unable to parse IP"
+        )));
     };
     match is_mapped(&address) {
         true => Err(Fault::failed(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))),
@@ -116,7 +123,9 @@ pub fn call(function: &str, args: &[Value<'_>]) -> Result<Value<'static>, Fault>
             Value::Bool(cidr.contains(parse_ip(text).map_err(|_| Fault::no_overload())?))
         }
         ("containsIP", [Value::Cidr(cidr), Value::Ip(address)]) => Value::Bool(cidr.contains(*address)),
-        ("containsCIDR", [Value::Cidr(cidr), Value::String(text)]) => contains_cidr(cidr, &Cidr::parse(text)?),
+        ("containsCIDR", [Value::Cidr(cidr), Value::String(text)]) => {
+            contains_cidr(cidr, &Cidr::parse(text)?)
+        }
         ("containsCIDR", [Value::Cidr(cidr), Value::Cidr(other)]) => contains_cidr(cidr, other),
         ("prefixLength", [Value::Cidr(cidr)]) => Value::Int(i64::from(cidr.bits)),
         ("masked", [Value::Cidr(cidr)]) => Value::Cidr(cidr.masked()),

@@ -30,12 +30,15 @@ fn pieces(format: &str) -> Result<Vec<Piece<'_>>, String> {
         if let Some(after) = rest.strip_prefix('.') {
             let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
             let number = after[..digits].parse::<usize>().ok().filter(|digits| *digits <= 100);
-            precision = Some(number.ok_or_else(|| "error while parsing precision: invalid precision".to_owned())?);
+            precision =
+                Some(number.ok_or_else(|| "error while parsing precision: invalid precision".to_owned())?);
             rest = &after[digits..];
         }
         let Some(verb) = rest.chars().next() else { return Err("unexpected end of string".to_owned()) };
         if !"sdfexXob".contains(verb) {
-            return Err(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));
+            return Err(format!(
+                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
+            ));
         }
         out.push(Piece::Clause { verb, precision });
         rest = &rest[verb.len_utf8()..];
@@ -76,7 +79,9 @@ fn clause(verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<Str
         ('e', Value::Double(number)) if number.is_finite() => scientific(*number),
         ('f' | 'e', Value::Double(number)) if number.is_nan() => "NaN".to_owned(),
         ('f' | 'e', Value::Double(number)) => if *number > 0.0 { "∞" } else { "-∞" }.to_owned(),
-        ('f' | 'e', Value::String(word)) if ["NaN", "Infinity", "-Infinity"].contains(&&**word) => word.to_string(),
+        ('f' | 'e', Value::String(word)) if ["NaN", "Infinity", "-Infinity"].contains(&&**word) => {
+            word.to_string()
+        }
         ('b', Value::Int(number)) if *number < 0 => format!("-{:b}", number.unsigned_abs()),
         ('b', Value::Int(number)) => format!("{number:b}"),
         ('b', Value::Uint(number)) => format!("{number:b}"),
@@ -175,7 +180,9 @@ fn written(value: &Value<'_>) -> Result<String, String> {
 
 fn unfit(verb: char, found: &str) -> String {
     let what = match verb {
-        's' => "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+        's' => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+        }
         'd' => "decimal clause can only be used on integers",
         'f' => "fixed-point clause can only be used on doubles",
         'e' => "scientific clause can only be used on doubles",
@@ -233,9 +240,9 @@ fn misfit(verb: char, arg: &Expr, types: &[Type]) -> Option<Id> {
                 return items.iter().find_map(|item| misfit(verb, &item.expr, types));
             }
             (Type::Map(..), Kind::Map(entries)) => {
-                return entries
-                    .iter()
-                    .find_map(|entry| misfit(verb, &entry.key, types).or_else(|| misfit(verb, &entry.value, types)));
+                return entries.iter().find_map(|entry| {
+                    misfit(verb, &entry.key, types).or_else(|| misfit(verb, &entry.value, types))
+                });
             }
             (found, _) => showable(found),
         },

@@ -21,7 +21,9 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Result<Value<'a>, Fault> 
         }
         ("max", []) => extreme(list, "max", Ordering::Less)?,
         ("min", []) => extreme(list, "min", Ordering::Greater)?,
-        ("indexOf", [wanted]) => place(list.iter().position(|item| item.is_ok_and(|item| item.equals(wanted)))),
+        ("indexOf", [wanted]) => {
+            place(list.iter().position(|item| item.is_ok_and(|item| item.equals(wanted))))
+        }
         ("lastIndexOf", [wanted]) => {
             let items = list.values()?;
             place(items.iter().rposition(|item| item.equals(wanted)))
@@ -40,7 +42,9 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Result<Value<'a>, Fault> 
             Value::list(held)
         }
         ("sets.contains", [Value::List(other)]) => Value::Bool(includes(list, other)?),
-        ("sets.equivalent", [Value::List(other)]) => Value::Bool(includes(list, other)? && includes(other, list)?),
+        ("sets.equivalent", [Value::List(other)]) => {
+            Value::Bool(includes(list, other)? && includes(other, list)?)
+        }
         ("sets.intersects", [Value::List(other)]) => Value::Bool(intersects(list, other)?),
         _ => return Err(Fault::no_overload()),
     })

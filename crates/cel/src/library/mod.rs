@@ -29,35 +29,49 @@ pub fn call<'a>(function: &str, args: Vec<Value<'a>>, host: &'static Host) -> Re
             }
             _ => Err(Fault::failed("no such overload: size")),
         },
-        "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint" => {
-            conversion::call(function, &args)
-        }
+        "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type"
+        | "uint" => conversion::call(function, &args),
         "matches" | "find" | "findAll" => match args.get(1) {
-            Some(Value::String(pattern)) => strings::matched(function, &strings::pattern(pattern, host)?, &args),
+            Some(Value::String(pattern)) => {
+                strings::matched(function, &strings::pattern(pattern, host)?, &args)
+            }
             _ => Err(Fault::no_overload()),
         },
         "join" => strings::join(&args),
         "format" => formatting::format(&args),
         "isSorted" | "max" | "min" | "first" | "last" | "unwrapOpt" | "optional.unwrap" | "sets.contains"
         | "sets.equivalent" | "sets.intersects" => lists::call(function, &args),
-        "indexOf" | "lastIndexOf" if matches!(args.first(), Some(Value::List(_))) => lists::call(function, &args),
+        "indexOf" | "lastIndexOf" if matches!(args.first(), Some(Value::List(_))) => {
+            lists::call(function, &args)
+        }
         "optional.none" | "optional.of" | "optional.ofNonZeroValue" | "hasValue" | "value" => {
             optional::call(function, &args)
         }
         "validate" => named_format::call(function, &args, host.formats),
         name if name.starts_with("format.") => named_format::call(function, &args, host.formats),
-        "url" | "isURL" | "getScheme" | "getHost" | "getHostname" | "getPort" | "getEscapedPath" | "getQuery" => {
-            url::call(function, &args)
-        }
+        "url" | "isURL" | "getScheme" | "getHost" | "getHostname" | "getPort" | "getEscapedPath"
+        | "getQuery" => url::call(function, &args),
         "semver" | "isSemver" | "major" | "minor" | "patch" => semver::call(function, &args),
         "isGreaterThan" | "isLessThan" | "compareTo" if matches!(args.first(), Some(Value::Semver(_))) => {
             semver::call(function, &args)
         }
-        "quantity" | "isQuantity" | "sign" | "isGreaterThan" | "isLessThan" | "compareTo" | "asApproximateFloat"
-        | "asInteger" | "isInteger" | "add" | "sub" => quantity::call(function, &args),
-        "ip" | "isIP" | "ip.isCanonical" | "family" | "isUnspecified" | "isLoopback" | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast" | "isGlobalUnicast" | "cidr" | "isCIDR" | "containsIP" | "containsCIDR"
-        | "prefixLength" | "masked" => cidr::call(function, &args),
+        "quantity" | "isQuantity" | "sign" | "isGreaterThan" | "isLessThan" | "compareTo"
+        | "asApproximateFloat" | "asInteger" | "isInteger" | "add" | "sub" => quantity::call(function, &args),
+        "ip"
+        | "isIP"
+        | "ip.isCanonical"
+        | "family"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast"
+        | "cidr"
+        | "isCIDR"
+        | "containsIP"
+        | "containsCIDR"
+        | "prefixLength"
+        | "masked" => cidr::call(function, &args),
         name if name.starts_with("get") => time::part(function, &args),
         _ => strings::call(function, &args),
     }

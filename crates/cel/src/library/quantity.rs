@@ -121,11 +121,15 @@ pub fn call(function: &str, args: &[Value<'_>]) -> Result<Value<'static>, Fault>
             Some(whole) => Value::Int(whole),
             None => return Err(Fault::failed("cannot convert value to integer")),
         },
-        ("add", [Value::Quantity(one), Value::Quantity(other)]) => Value::Quantity(Quantity::bounded(one.0 + other.0)),
+        ("add", [Value::Quantity(one), Value::Quantity(other)]) => {
+            Value::Quantity(Quantity::bounded(one.0 + other.0))
+        }
         ("add", [Value::Quantity(one), Value::Int(other)]) => {
             Value::Quantity(Quantity::bounded(one.0 + Quantity::of_int(*other).0))
         }
-        ("sub", [Value::Quantity(one), Value::Quantity(other)]) => Value::Quantity(Quantity::bounded(one.0 - other.0)),
+        ("sub", [Value::Quantity(one), Value::Quantity(other)]) => {
+            Value::Quantity(Quantity::bounded(one.0 - other.0))
+        }
         ("sub", [Value::Quantity(one), Value::Int(other)]) => {
             Value::Quantity(Quantity::bounded(one.0 - Quantity::of_int(*other).0))
         }

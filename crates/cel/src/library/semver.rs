@@ -31,7 +31,9 @@ impl Semver {
         for part in &pre {
             identifier(part, "Prerelease")?;
             if part.len() > 1 && part.starts_with('0') && part.bytes().all(|c| c.is_ascii_digit()) {
-                return Err(Fault::failed(format!("Numeric PreRelease version must not contain leading zeroes \"{part}\"")));
+                return Err(Fault::failed(format!(
+                    "Numeric PreRelease version must not contain leading zeroes \"{part}\""
+                )));
             }
         }
         for part in build.into_iter().flat_map(|build| build.split('.')) {
@@ -87,12 +89,16 @@ fn missing() -> Fault {
 
 fn number(text: &str, what: &str) -> Result<u64, Fault> {
     if text.is_empty() || !text.bytes().all(|c| c.is_ascii_digit()) {
-        return Err(Fault::failed(format!("Invalid character(s) found in {} number \"{text}\"", what.to_lowercase())));
+        return Err(Fault::failed(format!(
+            "Invalid character(s) found in {} number \"{text}\"",
+            what.to_lowercase()
+        )));
     }
     if text.len() > 1 && text.starts_with('0') {
         return Err(Fault::failed(format!("{what} number must not contain leading zeroes \"{text}\"")));
     }
-    text.parse().map_err(|_| Fault::failed(format!("strconv.ParseUint: parsing \"{text}\": value out of range")))
+    text.parse()
+        .map_err(|_| Fault::failed(format!("strconv.ParseUint: parsing \"{text}\": value out of range")))
 }
 
 fn identifier(text: &str, what: &str) -> Result<(), Fault> {
@@ -101,22 +107,31 @@ fn identifier(text: &str, what: &str) -> Result<(), Fault> {
     }
     match text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
         true => Ok(()),
-        false => Err(Fault::failed(format!("Invalid character(s) found in {} \"{text}\"", what.to_lowercase()))),
+        false => {
+            Err(Fault::failed(format!("Invalid character(s) found in {} \"{text}\"", what.to_lowercase())))
+        }
     }
 }
 
 pub fn call(function: &str, args: &[Value<'_>]) -> Result<Value<'static>, Fault> {
-    let parse = |text: &str, lenient: bool| if lenient { Semver::normalized(text) } else { Semver::parse(text) };
+    let parse =
+        |text: &str, lenient: bool| if lenient { Semver::normalized(text) } else { Semver::parse(text) };
     let part = |version: &Semver, n: usize| Value::Int(version.numbers[n] as i64);
     Ok(match (function, args) {
         ("semver", [Value::String(text)]) => Value::Semver(Arc::new(parse(text, false)?)),
-        ("semver", [Value::String(text), Value::Bool(lenient)]) => Value::Semver(Arc::new(parse(text, *lenient)?)),
+        ("semver", [Value::String(text), Value::Bool(lenient)]) => {
+            Value::Semver(Arc::new(parse(text, *lenient)?))
+        }
         ("isSemver", [Value::String(text)]) => Value::Bool(parse(text, false).is_ok()),
-        ("isSemver", [Value::String(text), Value::Bool(lenient)]) => Value::Bool(parse(text, *lenient).is_ok()),
+        ("isSemver", [Value::String(text), Value::Bool(lenient)]) => {
+            Value::Bool(parse(text, *lenient).is_ok())
+        }
         ("major", [Value::Semver(version)]) => part(version, 0),
         ("minor", [Value::Semver(version)]) => part(version, 1),
         ("patch", [Value::Semver(version)]) => part(version, 2),
-        ("isGreaterThan", [Value::Semver(one), Value::Semver(other)]) => Value::Bool(one.compare(other).is_gt()),
+        ("isGreaterThan", [Value::Semver(one), Value::Semver(other)]) => {
+            Value::Bool(one.compare(other).is_gt())
+        }
         ("isLessThan", [Value::Semver(one), Value::Semver(other)]) => Value::Bool(one.compare(other).is_lt()),
         ("compareTo", [Value::Semver(one), Value::Semver(other)]) => Value::Int(one.compare(other) as i64),
         _ => return Err(Fault::no_overload()),

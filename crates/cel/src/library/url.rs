@@ -54,7 +54,9 @@ impl Url {
             (rest, query) = before.split_once('?').unwrap_or((before, ""));
         }
         let mut host = String::new();
-        if !scheme.is_empty() && rest.starts_with("//") || scheme.is_empty() && rest.starts_with("//") && !rest.starts_with("///") {
+        if !scheme.is_empty() && rest.starts_with("//")
+            || scheme.is_empty() && rest.starts_with("//") && !rest.starts_with("///")
+        {
             let authority = &rest[2..];
             let end = authority.find('/').unwrap_or(authority.len());
             host = self::host(&authority[..end]).map_err(|why| wrong(&why))?;
@@ -153,7 +155,10 @@ fn escaped(path: &str) -> Result<String, String> {
         if c == b'%' {
             let code = bytes.get(at + 1..at + 3).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
             if code.is_none() {
-                return Err(format!("invalid URL escape {:?}", String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 3)])));
+                return Err(format!(
+                    "invalid URL escape {:?}",
+                    String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 3)])
+                ));
             }
             out.push_str(&path[at..at + 3]);
             at += 3;
@@ -190,7 +195,9 @@ pub fn call(function: &str, args: &[Value<'_>]) -> Result<Value<'static>, Fault>
     Ok(match (function, args) {
         ("url", [Value::String(text)]) => match Url::parse(text) {
             Ok(url) => Value::Url(Arc::new(url)),
-            Err(why) => return Err(Fault::failed(format!("URL parse error during conversion from string: {why}"))),
+            Err(why) => {
+                return Err(Fault::failed(format!("URL parse error during conversion from string: {why}")));
+            }
         },
         ("isURL", [Value::String(text)]) => Value::Bool(Url::parse(text).is_ok()),
         ("getScheme", [Value::Url(url)]) => Value::text(&*url.scheme),

@@ -17,7 +17,9 @@ const OLD_ACCUMULATOR: &str = "__result__";
 pub(super) fn find(name: &str, args: usize, member: bool) -> Option<Expand> {
     Some(match (name, args, member) {
         ("has", 1, false) => has,
-        ("all", 2 | 3, true) => |parser, place, target, args| quantifier(parser, place, target, args, Quantifier::All),
+        ("all", 2 | 3, true) => {
+            |parser, place, target, args| quantifier(parser, place, target, args, Quantifier::All)
+        }
         ("exists", 2 | 3, true) => {
             |parser, place, target, args| quantifier(parser, place, target, args, Quantifier::Exists)
         }
@@ -27,12 +29,16 @@ pub(super) fn find(name: &str, args: usize, member: bool) -> Option<Expand> {
         ("map", 2 | 3, true) => map,
         ("filter", 2, true) => filter,
         ("transformList", 3 | 4, true) => transform_list,
-        ("transformMap", 3 | 4, true) => |parser, place, target, args| transform_map(parser, place, target, args, false),
+        ("transformMap", 3 | 4, true) => {
+            |parser, place, target, args| transform_map(parser, place, target, args, false)
+        }
         ("transformMapEntry", 3 | 4, true) => {
             |parser, place, target, args| transform_map(parser, place, target, args, true)
         }
         ("optMap", 2, true) => |parser, place, target, args| optional_map(parser, place, target, args, false),
-        ("optFlatMap", 2, true) => |parser, place, target, args| optional_map(parser, place, target, args, true),
+        ("optFlatMap", 2, true) => {
+            |parser, place, target, args| optional_map(parser, place, target, args, true)
+        }
         _ => return None,
     })
 }
@@ -40,7 +46,9 @@ pub(super) fn find(name: &str, args: usize, member: bool) -> Option<Expand> {
 fn has(parser: &mut Parser, place: usize, _: Option<Expr>, args: Vec<Expr>) -> Expanded {
     let arg = only(parser, place, args)?;
     match arg.kind {
-        Kind::Select { operand, field, test: false } => parser.node(place, Kind::Select { operand, field, test: true }),
+        Kind::Select { operand, field, test: false } => {
+            parser.node(place, Kind::Select { operand, field, test: true })
+        }
         _ => {
             let at = parser.place_of(arg.id);
             parser.tell(at, "invalid argument to has() macro".to_owned());
@@ -175,10 +183,18 @@ fn grow(
 
 /// `target.optMap(x, f)`: `f` of what the optional holds, if it holds something. The name is bound by a loop that
 /// never runs.
-fn optional_map(parser: &mut Parser, place: usize, target: Option<Expr>, args: Vec<Expr>, flat: bool) -> Expanded {
+fn optional_map(
+    parser: &mut Parser,
+    place: usize,
+    target: Option<Expr>,
+    args: Vec<Expr>,
+    flat: bool,
+) -> Expanded {
     let function = if flat { "optFlatMap" } else { "optMap" };
     let mut args = args.into_iter();
-    let (Some(target), Some(variable), Some(value)) = (target, args.next(), args.next()) else { return Err(Told) };
+    let (Some(target), Some(variable), Some(value)) = (target, args.next(), args.next()) else {
+        return Err(Told);
+    };
     let Kind::Ident(name) = &variable.kind else {
         let at = parser.place_of(variable.id);
         parser.tell(at, format!("{function}() variable name must be a simple identifier"));
@@ -186,7 +202,8 @@ fn optional_map(parser: &mut Parser, place: usize, target: Option<Expr>, args: V
     };
     let copy = parser.copy(&target);
     let member = |parser: &mut Parser, function: &str, target: Expr| {
-        let call = Kind::Call { function: function.to_owned(), target: Some(Box::new(target)), args: Vec::new() };
+        let call =
+            Kind::Call { function: function.to_owned(), target: Some(Box::new(target)), args: Vec::new() };
         parser.node(place, call)
     };
     let present = member(parser, "hasValue", target)?;

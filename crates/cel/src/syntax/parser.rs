@@ -13,12 +13,27 @@ use crate::{
 const MAX_SIZE: usize = 100_000;
 
 const RESERVED: [&str; 18] = [
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
-    "namespace", "return", "var", "void", "while", "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+    "in",
 ];
 
-const BEGINNINGS: &str =
-    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
 /// Reads one expression. The tree is no deeper than [`MAX_DEPTH`].
 pub fn parse(source: &str) -> Result<Ast, Issues> {
@@ -84,7 +99,9 @@ impl Parser {
             return Ok(());
         }
         Err(match mark {
-            ")" if *self.token() == Token::End => self.fail(&format!("missing ')' at '{}'", self.tokens[self.at].2)),
+            ")" if *self.token() == Token::End => {
+                self.fail(&format!("missing ')' at '{}'", self.tokens[self.at].2))
+            }
             _ => self.unexpected("mismatched", wanted),
         })
     }
@@ -172,7 +189,15 @@ impl Parser {
     }
 
     fn relation(&mut self) -> Parsed {
-        let table = [("<", "_<_"), ("<=", "_<=_"), (">=", "_>=_"), (">", "_>_"), ("==", "_==_"), ("!=", "_!=_"), ("in", "@in")];
+        let table = [
+            ("<", "_<_"),
+            ("<=", "_<=_"),
+            (">=", "_>=_"),
+            (">", "_>_"),
+            ("==", "_==_"),
+            ("!=", "_!=_"),
+            ("in", "@in"),
+        ];
         self.binary(&table, |parser| {
             parser.binary(&[("+", "_+_"), ("-", "_-_")], |parser| {
                 parser.binary(&[("*", "_*_"), ("/", "_/_"), ("%", "_%_")], Self::unary)
@@ -215,7 +240,10 @@ impl Parser {
     fn negative_literal(&self) -> bool {
         matches!(
             self.tokens.get(self.at + 1).map(|(token, ..)| token),
-            Some(Token::Literal(Literal::Int(_) | Literal::Double(_)) | Token::Unfit("least int" | "int" | "double"))
+            Some(
+                Token::Literal(Literal::Int(_) | Literal::Double(_))
+                    | Token::Unfit("least int" | "int" | "double")
+            )
         )
     }
 
@@ -397,7 +425,9 @@ impl Parser {
         self.advance();
         while !self.accept("}") {
             self.accept("?");
-            let Token::Ident(_) = self.token() else { return Err(self.unexpected("mismatched", "{'}', ',', IDENTIFIER}")) };
+            let Token::Ident(_) = self.token() else {
+                return Err(self.unexpected("mismatched", "{'}', ',', IDENTIFIER}"));
+            };
             self.advance();
             self.expect(":", "':'")?;
             self.expression()?;
@@ -460,7 +490,9 @@ impl Parser {
                 self.renumber(&mut entry.value);
             }),
             Kind::Comprehension(fold) => {
-                for part in [&mut fold.range, &mut fold.start, &mut fold.condition, &mut fold.step, &mut fold.result] {
+                for part in
+                    [&mut fold.range, &mut fold.start, &mut fold.condition, &mut fold.step, &mut fold.result]
+                {
                     self.renumber(part);
                 }
             }

@@ -24,8 +24,8 @@ pub struct Lexed {
 }
 
 const MARKS: [&str; 25] = [
-    "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "+",
-    "*", "/", "%", "in",
+    "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":",
+    "+", "*", "/", "%", "in",
 ];
 
 pub fn lex(source: &[char], issues: &mut Issues) -> Lexed {
@@ -82,7 +82,9 @@ impl Cutter<'_> {
             '"' | '\'' => self.text(false, false),
             'r' | 'R' if self.quote_at(1) => self.prefixed(1, true, false),
             'b' | 'B' if self.quote_at(1) => self.prefixed(1, false, true),
-            'b' | 'B' if matches!(self.peek(1), Some('r' | 'R')) && self.quote_at(2) => self.prefixed(2, true, true),
+            'b' | 'B' if matches!(self.peek(1), Some('r' | 'R')) && self.quote_at(2) => {
+                self.prefixed(2, true, true)
+            }
             '`' => self.backquoted(),
             'A'..='Z' | 'a'..='z' | '_' => Some(self.word()),
             _ => self.mark(),
@@ -153,7 +155,10 @@ impl Cutter<'_> {
 
     fn number(&mut self) -> Token {
         let begin = self.at;
-        if self.peek(0) == Some('0') && self.peek(1) == Some('x') && self.peek(2).is_some_and(|c| c.is_ascii_hexdigit()) {
+        if self.peek(0) == Some('0')
+            && self.peek(1) == Some('x')
+            && self.peek(2).is_some_and(|c| c.is_ascii_hexdigit())
+        {
             self.at += 2;
             let digits = self.digits(|c| c.is_ascii_hexdigit());
             return self.whole(&digits, 16);
@@ -219,7 +224,8 @@ impl Cutter<'_> {
                 self.unknown(begin, self.source.len());
                 return None;
             };
-            let closes = c == quote && (!long || (self.peek(1) == Some(quote) && self.peek(2) == Some(quote)));
+            let closes =
+                c == quote && (!long || (self.peek(1) == Some(quote) && self.peek(2) == Some(quote)));
             if closes {
                 self.at += if long { 3 } else { 1 };
                 break;
@@ -253,7 +259,10 @@ impl Cutter<'_> {
                 at += 2;
                 continue;
             }
-            if c == quote && self.source.get(at + 1) == Some(&quote) && self.source.get(at + 2) == Some(&quote) {
+            if c == quote
+                && self.source.get(at + 1) == Some(&quote)
+                && self.source.get(at + 2) == Some(&quote)
+            {
                 return true;
             }
             at += 1;

@@ -60,7 +60,11 @@ impl<'a> Pair<'a> {
 
     fn element(self, index: usize) -> Option<Self> {
         let (new, old) = (self.new.as_array()?.get(index)?, self.old.as_array()?);
-        Some(Self { new, old: Elements::of(self.schema, old).find(new)?, schema: self.schema.items.as_deref()? })
+        Some(Self {
+            new,
+            old: Elements::of(self.schema, old).find(new)?,
+            schema: self.schema.items.as_deref()?,
+        })
     }
 
     fn is_unchanged(self) -> bool {

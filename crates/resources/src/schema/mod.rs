@@ -42,8 +42,8 @@ mod validate;
 
 use serde_json::{Number, Value};
 
-pub use custom::judge;
 pub use builtin::{Flavour, definitions, from_k8s_openapi};
+pub use custom::judge;
 pub use decode::{DecodeError, check_types};
 pub use defaulting::{TooManyDefaults, apply_defaults};
 pub use format::is_recognised as is_recognised_format;

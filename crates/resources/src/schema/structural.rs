@@ -10,8 +10,8 @@
 
 mod keywords;
 
-use super::validate::against_schema;
 use super::rules::{self, Rules, definition};
+use super::validate::against_schema;
 use super::{Additional, Extra, Schema, SchemaType, ValueRules, embedded, prune};
 use crate::field_error::{FieldError, FieldPath};
 
@@ -530,7 +530,9 @@ mod tests {
     #[test]
     fn a_rule_that_is_no_rule_is_refused() {
         assert_eq!(
-            spec(json!({"type": "object", "x-kubernetes-validations": [{"rule": 1}, "x", {"optionalOldSelf": 1}]})),
+            spec(
+                json!({"type": "object", "x-kubernetes-validations": [{"rule": 1}, "x", {"optionalOldSelf": 1}]})
+            ),
             [
                 "s.properties[spec].x-kubernetes-validations[0].rule: Invalid value: 1: must be a string",
                 r#"s.properties[spec].x-kubernetes-validations[1]: Invalid value: "x": must be an object"#,

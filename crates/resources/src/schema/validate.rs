@@ -30,7 +30,12 @@ pub(super) fn against_schema(value: &Value, schema: &Schema, path: &FieldPath) -
 }
 
 /// The same for a value that changed: what is wrong in parts that are as they were is let pass.
-pub(super) fn after(value: &Value, schema: &Schema, path: &FieldPath, was: Correlation<'_>) -> Vec<FieldError> {
+pub(super) fn after(
+    value: &Value,
+    schema: &Schema,
+    path: &FieldPath,
+    was: Correlation<'_>,
+) -> Vec<FieldError> {
     let judge = Judge { base: path };
     judge.value(value, schema, &Trail::Root, was).errors
 }

@@ -92,13 +92,15 @@ fn map(schema: &Schema, values: &Schema, name: &str) -> Declaration {
 }
 
 fn object(schema: &Schema, is_resource: bool, name: &str) -> Declaration {
-    let field_name = |property: &str| format!("{name}.{}", escape(property).unwrap_or_else(|| property.to_owned()));
+    let field_name =
+        |property: &str| format!("{name}.{}", escape(property).unwrap_or_else(|| property.to_owned()));
     let mut properties: Vec<(String, Arc<Declaration>, bool)> = schema
         .properties
         .iter()
         .map(|(property, field)| {
             // What has a default is never missing, but need not be sent.
-            let required = field.default.is_none() && schema.required().iter().any(|known| **known == *property);
+            let required =
+                field.default.is_none() && schema.required().iter().any(|known| **known == *property);
             let declared = named(field, field.embedded_resource, &field_name(property));
             (property.to_owned(), Arc::new(declared), required)
         })
@@ -142,7 +144,8 @@ fn text(schema: &Schema, max_length: Option<i64>) -> Declaration {
         Some("date-time") => Declaration::new(Shape::DateTime, LONGEST_TIME, 21),
         _ => {
             let allowed = schema.rules.as_ref().map_or(&[][..], |rules| &rules.allowed);
-            let longest = allowed.iter().filter_map(|value| value.as_str()).map(|text| text.len() as u64).max();
+            let longest =
+                allowed.iter().filter_map(|value| value.as_str()).map(|text| text.len() as u64).max();
             let max = match (max_length, allowed.is_empty()) {
                 (Some(length), _) => in_bytes(length),
                 (None, false) => longest.unwrap_or(0),

@@ -39,9 +39,17 @@ fn text(rule: &Rule, schema: &Schema, at: &FieldPath, errors: &mut Vec<FieldErro
     if rule.rule.trim().is_empty() {
         errors.push(FieldError::required(&at.child("rule"), "rule is not specified"));
     } else if let (Some(given), Some("")) = (&rule.message, message) {
-        errors.push(FieldError::invalid(&at.child("message"), given.as_str(), "must be non-empty if specified"));
+        errors.push(FieldError::invalid(
+            &at.child("message"),
+            given.as_str(),
+            "must be non-empty if specified",
+        ));
     } else if let (Some(given), Some(_)) = (&rule.message, message.filter(|message| breaks(message))) {
-        errors.push(FieldError::invalid(&at.child("message"), given.as_str(), "must not contain line breaks"));
+        errors.push(FieldError::invalid(
+            &at.child("message"),
+            given.as_str(),
+            "must not contain line breaks",
+        ));
     } else if message.is_none() && breaks(rule.rule.trim()) {
         let detail = "message must be specified if rule contains line breaks";
         errors.push(FieldError::required(&at.child("message"), detail));
@@ -73,7 +81,8 @@ pub(in crate::schema) fn check(rules: &Rules, schema: &Schema, path: &FieldPath)
     let mut judge = Judge { errors: Vec::new(), total: 0, expensive: Vec::new() };
     judge.node(rules, schema, path, Place { most: Some(1), uncorrelatable: None });
     if judge.total > PER_SCHEMA {
-        let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        let detail =
+            "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
         for (_, at) in &judge.expensive {
             judge.errors.push(FieldError::forbidden(at, detail));
         }
@@ -107,8 +116,11 @@ struct Judge {
 
 impl Judge {
     fn node(&mut self, rules: &Rules, schema: &Schema, path: &FieldPath, place: Place<'_>) {
-        let inner = Place { most: place.most.and_then(|most| Some(most.saturating_mul(elements(schema)?))), ..place };
-        if let (Some(rules), Some(Additional::Schema(values))) = (&rules.additional, &schema.additional_properties) {
+        let inner =
+            Place { most: place.most.and_then(|most| Some(most.saturating_mul(elements(schema)?))), ..place };
+        if let (Some(rules), Some(Additional::Schema(values))) =
+            (&rules.additional, &schema.additional_properties)
+        {
             self.node(rules, values, &path.child("additionalProperties"), inner);
         }
         for (name, rules) in &rules.properties {
@@ -147,19 +159,26 @@ impl Judge {
                 let here = at.child("messageExpression");
                 let why = match why.starts_with("messageExpression") {
                     true => why.clone(),
-                    false => format!("messageExpression {}", why.replace("program instantiation", "instantiation")),
+                    false => {
+                        format!("messageExpression {}", why.replace("program instantiation", "instantiation"))
+                    }
                 };
                 self.uncompiled(&here, compiled, &why);
             }
             Some(Ok(message)) => {
-                self.cost(message.estimate, "estimated messageExpression cost", &at.child("messageExpression"));
+                self.cost(
+                    message.estimate,
+                    "estimated messageExpression cost",
+                    &at.child("messageExpression"),
+                );
             }
             None => {}
         }
         if program.uses_old_self {
             if let Some(list) = place.uncorrelatable {
-                let detail =
-                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+                let detail = format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {list}"
+                );
                 self.errors.push(FieldError::invalid(&here, compiled.rule.rule.as_str(), detail));
             }
         } else if let Some(given) = compiled.rule.optional_old_self {

@@ -8,11 +8,20 @@ use crate::{
 };
 
 /// What every rule is compiled with.
-pub(super) static HOST: Host = Host { formats: FORMATS, pattern: pattern::compile };
+pub(super) static HOST: Host =
+    Host { formats: FORMATS, pattern: |text| pattern::compile(text, PATTERN_SIZE) };
+
+/// The largest program of a pattern, in bytes: patterns may come out of data, and compiling takes time.
+const PATTERN_SIZE: usize = 256 * 1024;
 
 /// The formats by the names rules call them, with the length of the pattern a check is charged for.
 static FORMATS: &[NamedFormat] = &[
-    NamedFormat { key: "dns1123Label", name: "DNS1123Label", pattern_size: 30, problems: names::dns_label_problems },
+    NamedFormat {
+        key: "dns1123Label",
+        name: "DNS1123Label",
+        pattern_size: 30,
+        problems: names::dns_label_problems,
+    },
     NamedFormat {
         key: "dns1123Subdomain",
         name: "DNS1123Subdomain",
@@ -49,7 +58,12 @@ static FORMATS: &[NamedFormat] = &[
         pattern_size: 30,
         problems: |text| NameRule::Dns1035Label.prefix_problems(text),
     },
-    NamedFormat { key: "labelValue", name: "LabelValue", pattern_size: 40, problems: names::label_value_problems },
+    NamedFormat {
+        key: "labelValue",
+        name: "LabelValue",
+        pattern_size: 40,
+        problems: names::label_value_problems,
+    },
     NamedFormat {
         key: "uri",
         name: "URI",
@@ -62,8 +76,18 @@ static FORMATS: &[NamedFormat] = &[
         pattern_size: 72,
         problems: |text| unless("uuid", text, "does not match the UUID format"),
     },
-    NamedFormat { key: "byte", name: "byte", pattern_size: 84, problems: |text| unless("byte", text, "invalid base64") },
-    NamedFormat { key: "date", name: "date", pattern_size: 72, problems: |text| unless("date", text, "invalid date") },
+    NamedFormat {
+        key: "byte",
+        name: "byte",
+        pattern_size: 84,
+        problems: |text| unless("byte", text, "invalid base64"),
+    },
+    NamedFormat {
+        key: "date",
+        name: "date",
+        pattern_size: 72,
+        problems: |text| unless("date", text, "invalid date"),
+    },
     NamedFormat {
         key: "datetime",
         name: "datetime",

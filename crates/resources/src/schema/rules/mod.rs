@@ -67,8 +67,11 @@ impl Rules {
 
     fn of(schema: &Schema, is_resource: bool) -> Option<Self> {
         let child = |schema: &Schema| Self::of(schema, schema.embedded_resource);
-        let properties: BTreeMap<String, Rules> =
-            schema.properties.iter().filter_map(|(name, field)| Some((name.to_owned(), child(field)?))).collect();
+        let properties: BTreeMap<String, Rules> = schema
+            .properties
+            .iter()
+            .filter_map(|(name, field)| Some((name.to_owned(), child(field)?)))
+            .collect();
         let additional = match &schema.additional_properties {
             Some(Additional::Schema(values)) => child(values).map(Box::new),
             _ => None,
@@ -78,8 +81,7 @@ impl Rules {
         if written.is_empty() && properties.is_empty() && additional.is_none() && items.is_none() {
             return None;
         }
-        let mut rules =
-            Self { own: Vec::new(), untyped: false, min_size: 0, properties, additional, items };
+        let mut rules = Self { own: Vec::new(), untyped: false, min_size: 0, properties, additional, items };
         if !written.is_empty() {
             let declared = Arc::new(declaration::of(schema, is_resource));
             rules.min_size = declared.min_size;
@@ -98,7 +100,9 @@ impl Rules {
         path: &FieldPath,
     ) -> Vec<(&'a Rules, &'a Schema, FieldPath)> {
         let mut found = Vec::new();
-        if let (Some(rules), Some(Additional::Schema(values))) = (&self.additional, &schema.additional_properties) {
+        if let (Some(rules), Some(Additional::Schema(values))) =
+            (&self.additional, &schema.additional_properties)
+        {
             found.push((&**rules, &**values, path.child("additionalProperties")));
         }
         for (name, rules) in &self.properties {
@@ -119,11 +123,12 @@ impl Compiled {
             Some(true) => OldSelf::Optional,
             _ => OldSelf::Required,
         };
-        let compiled = |source: &str, wanted: Type, otherwise: &str| match compile(source, declared, old, &HOST) {
-            Ok(program) if program.result == wanted => Ok(program),
-            Ok(_) => Err(otherwise.to_owned()),
-            Err(why) => Err(why),
-        };
+        let compiled =
+            |source: &str, wanted: Type, otherwise: &str| match compile(source, declared, old, &HOST) {
+                Ok(program) if program.result == wanted => Ok(program),
+                Ok(_) => Err(otherwise.to_owned()),
+                Err(why) => Err(why),
+            };
         let program = compiled(&rule.rule, Type::Bool, "cel expression must evaluate to a bool");
         let message = match (&rule.message_expression, &program) {
             (Some(source), Ok(_)) => {

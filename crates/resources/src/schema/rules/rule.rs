@@ -25,7 +25,11 @@ pub(super) fn misfits(json: &Value) -> Vec<(&'static str, Value, &'static str)> 
     let Value::Object(parts) = json else { return vec![("", json.clone(), "an object")] };
     let texts = ["rule", "message", "messageExpression", "reason", "fieldPath"];
     let texts = texts.map(|name| (name, "a string", Value::is_string as fn(&Value) -> bool));
-    let all = texts.into_iter().chain([("optionalOldSelf", "true or false", Value::is_boolean as fn(&Value) -> bool)]);
+    let all = texts.into_iter().chain([(
+        "optionalOldSelf",
+        "true or false",
+        Value::is_boolean as fn(&Value) -> bool,
+    )]);
     all.filter_map(|(name, wanted, fits)| {
         let found = parts.get(name).filter(|found| !found.is_null() && !fits(found))?;
         Some((name, found.clone(), wanted))
@@ -62,7 +66,8 @@ impl Rule {
 
     /// The whole rule, as the original shows it in a message.
     pub(super) fn show(&self) -> String {
-        let text = |text: &Option<String>| go_value(&Value::Array(vec![text.clone().unwrap_or_default().into()]));
+        let text =
+            |text: &Option<String>| go_value(&Value::Array(vec![text.clone().unwrap_or_default().into()]));
         let quoted = |field: &Option<String>| {
             let list = text(field);
             list[1..list.len() - 1].to_owned()

@@ -135,7 +135,8 @@ fn objects_are_judged_as_the_original_judges_them() {
         let schema = Schema::parse(&document["schema"]).unwrap();
         let rules = Rules::compile(&schema).unwrap();
         let budget = document["budget"].as_i64().unwrap();
-        let verdict = rules.validate(&schema, &document["new"], document.get("old"), &FieldPath::root(), budget);
+        let verdict =
+            rules.validate(&schema, &document["new"], document.get("old"), &FieldPath::root(), budget);
         let reasons = sorted(verdict.errors.iter().map(|error| error.reason()));
         let found = (sorted(&verdict.errors), reasons, sorted(&verdict.warnings), verdict.left);
         let expected = (

@@ -19,7 +19,8 @@ const PER_RULE: u64 = 1_000_000;
 /// The longest message an expression may give, in bytes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+const SPENT: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// What rules say of an object.
 #[derive(Debug, Default)]
@@ -82,15 +83,31 @@ impl Run {
                         if self.is_spent() {
                             return;
                         }
-                        self.value(inner, values, value, before(name), correlation.field(name), &path.key(name));
+                        self.value(
+                            inner,
+                            values,
+                            value,
+                            before(name),
+                            correlation.field(name),
+                            &path.key(name),
+                        );
                     }
                 }
                 for (name, value) in map {
                     if self.is_spent() {
                         return;
                     }
-                    if let (Some(inner), Some(field)) = (rules.properties.get(name), schema.properties.get(name)) {
-                        self.value(inner, field, value, before(name), correlation.field(name), &path.child(name));
+                    if let (Some(inner), Some(field)) =
+                        (rules.properties.get(name), schema.properties.get(name))
+                    {
+                        self.value(
+                            inner,
+                            field,
+                            value,
+                            before(name),
+                            correlation.field(name),
+                            &path.child(name),
+                        );
                     }
                 }
             }
@@ -113,7 +130,14 @@ impl Run {
             if self.is_spent() {
                 return;
             }
-            self.value(inner, items, value, before.find(value), correlation.element(index), &path.index(index));
+            self.value(
+                inner,
+                items,
+                value,
+                before.find(value),
+                correlation.element(index),
+                &path.index(index),
+            );
         }
     }
 
@@ -179,7 +203,8 @@ impl Run {
 
     /// Takes a cost from the budget; says whether it was there.
     fn spend(&mut self, cost: u64) -> bool {
-        let Some(left) = i64::try_from(cost).ok().map(|cost| self.verdict.left - cost).filter(|left| *left >= 0)
+        let Some(left) =
+            i64::try_from(cost).ok().map(|cost| self.verdict.left - cost).filter(|left| *left >= 0)
         else {
             return false;
         };
