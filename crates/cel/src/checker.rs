@@ -22,25 +22,6 @@ pub struct Checked {
     pub namespaced: BTreeMap<Id, String>,
 }
 
-/// Types by name, as rules may write them.
-const TYPE_NAMES: [(&str, Type); 14] = [
-    ("bool", Type::Bool),
-    ("bytes", Type::Bytes),
-    ("double", Type::Double),
-    ("duration", Type::Duration),
-    ("google.protobuf.Duration", Type::Duration),
-    ("google.protobuf.Timestamp", Type::Timestamp),
-    ("int", Type::Int),
-    ("null_type", Type::Null),
-    ("string", Type::String),
-    ("timestamp", Type::Timestamp),
-    ("uint", Type::Uint),
-    ("dyn", Type::Dyn),
-    ("type", Type::Type(None)),
-    // The rest have parameters and are made below.
-    ("", Type::Dyn),
-];
-
 /// The types of an expression over `variables`.
 pub fn check(ast: &Ast, variables: &BTreeMap<String, Type>) -> Result<Checked, Issues> {
     let mut checker = Checker {
@@ -114,13 +95,7 @@ impl Checker<'_> {
         if let Some(found) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
             return Some(found.clone());
         }
-        let named = match name {
-            "list" => Type::list(Type::Dyn),
-            "map" => Type::map(Type::Dyn, Type::Dyn),
-            "optional_type" => Type::optional(Type::Dyn),
-            "net.IP" | "net.CIDR" => Type::Opaque(name.into(), Vec::new()),
-            _ => TYPE_NAMES.iter().find(|(known, _)| *known == name && !name.is_empty())?.1.clone(),
-        };
+        let named = Type::named(name)?;
         Some(Type::Type(Some(Arc::new(named))))
     }
 

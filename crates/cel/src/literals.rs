@@ -28,12 +28,11 @@ fn call(expr: &Expr, checked: &Checked, host: &'static Host, found: &mut Vec<(us
         _ => None,
     };
     let name = function.as_str();
-    match (name, literal(0)) {
+    let complaint = match (name, literal(0)) {
         // A whole number would be taken for nanoseconds, which nobody means.
         ("duration", Some((id, literal))) => {
-            if !matches!(literal, Literal::String(text) if time::duration(text).is_some()) {
-                found.push((id, "invalid duration argument".to_owned()));
-            }
+            let fits = matches!(literal, Literal::String(text) if time::duration(text).is_some());
+            (!fits).then(|| (id, "invalid duration argument".to_owned()))
         }
         ("timestamp", Some((id, literal))) => {
             let fits = match literal {
@@ -41,25 +40,20 @@ fn call(expr: &Expr, checked: &Checked, host: &'static Host, found: &mut Vec<(us
                 Literal::Int(seconds) => time::Time::new(*seconds, 0).is_some(),
                 _ => false,
             };
-            if !fits {
-                found.push((id, "invalid timestamp argument".to_owned()));
-            }
+            (!fits).then(|| (id, "invalid timestamp argument".to_owned()))
         }
-        ("matches", Some((id, Literal::String(pattern)))) if target.is_some() || args.len() == 1 => {
-            if (host.pattern)(pattern).is_err() {
-                found.push((id, "invalid matches argument".to_owned()));
-            }
+        ("matches", Some((id, Literal::String(pattern)))) if target.is_some() => {
+            (host.pattern)(pattern).err().map(|_| (id, "invalid matches argument".to_owned()))
         }
         // Zones have names in a database that is not here.
         (getter, Some((id, Literal::String(zone)))) if getter.starts_with("get") => {
-            if time::offset(zone).is_err() {
-                let message =
-                    format!("time zone '{zone}' is not served: use UTC or an offset such as '+01:00'");
-                found.push((id, message));
-            }
+            let message =
+                || format!("time zone '{zone}' is not served: use UTC or an offset such as '+01:00'");
+            time::offset(zone).err().map(|_| (id, message()))
         }
-        _ => {}
-    }
+        _ => None,
+    };
+    found.extend(complaint);
     if let ("format", Some(target), [Expr { kind: Kind::List(items), .. }]) = (name, target, args.as_slice())
         && let Kind::Literal(Literal::String(format)) = &target.kind
     {

@@ -36,6 +36,28 @@ pub enum Type {
 pub const OPTIONAL: &str = "optional_type";
 
 impl Type {
+    /// A type by the name that rules write it with.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "bool" => Type::Bool,
+            "bytes" => Type::Bytes,
+            "double" => Type::Double,
+            "duration" | "google.protobuf.Duration" => Type::Duration,
+            "dyn" => Type::Dyn,
+            "int" => Type::Int,
+            "list" => Type::list(Type::Dyn),
+            "map" => Type::map(Type::Dyn, Type::Dyn),
+            "net.CIDR" | "net.IP" => Type::Opaque(name.into(), Vec::new()),
+            "null_type" => Type::Null,
+            "optional_type" => Type::optional(Type::Dyn),
+            "string" => Type::String,
+            "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
+            "type" => Type::Type(None),
+            "uint" => Type::Uint,
+            _ => return None,
+        })
+    }
+
     pub fn list(of: Type) -> Self {
         Self::List(Arc::new(of))
     }

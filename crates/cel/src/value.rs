@@ -1,23 +1,15 @@
 //! What expressions work on. Data is read in place: a value of an object is a view of its JSON.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    ops::Deref,
-    sync::Arc,
-};
+mod list;
+mod map;
 
-use serde_json::{Map as JsonMap, Value as Json};
+use std::{cmp::Ordering, net::IpAddr, ops::Deref, sync::Arc};
 
-use crate::{
-    data::{Declaration, Keyed, Object},
-    escape::{escape, unescape},
-    fault::Fault,
-    library::{
-        cidr::Cidr, named_format::NamedFormat, quantity::Quantity, semver::Semver, time::Time, url::Url,
-    },
-    read,
+use serde_json::Value as Json;
+
+pub use self::{list::List, map::Map};
+use crate::library::{
+    cidr::Cidr, named_format::NamedFormat, quantity::Quantity, semver::Semver, time::Time, url::Url,
 };
 
 #[derive(Clone, Debug)]
@@ -64,26 +56,6 @@ impl Deref for Text<'_> {
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct List<'a> {
-    items: Items<'a>,
-    keyed: &'a Keyed,
-}
-
-#[derive(Clone, Debug)]
-enum Items<'a> {
-    Json(&'a [Json], &'a Declaration),
-    Values(Arc<Vec<Value<'a>>>),
-}
-
-#[derive(Clone, Debug)]
-pub enum Map<'a> {
-    Object(&'a JsonMap<String, Json>, &'a Object),
-    Json(&'a JsonMap<String, Json>, &'a Declaration),
-    /// By key, with the key as it was given.
-    Values(Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
-}
-
 /// What a map or set can be looked up by. Numbers are the same whatever type they come in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -100,18 +72,6 @@ pub enum Key {
 impl<'a> Value<'a> {
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         Value::String(Text::Shared(text.into()))
-    }
-
-    pub fn list(items: Vec<Value<'a>>) -> Self {
-        Value::List(List { items: Items::Values(Arc::new(items)), keyed: &Keyed::Position })
-    }
-
-    pub fn texts<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Self {
-        Value::list(items.into_iter().map(|item| Value::text(item.as_ref())).collect())
-    }
-
-    pub fn json_list(items: &'a [Json], of: &'a Declaration, keyed: &'a Keyed) -> Self {
-        Value::List(List { items: Items::Json(items, of), keyed })
     }
 
     pub fn some(value: Value<'a>) -> Self {
@@ -232,189 +192,4 @@ impl<'a> Value<'a> {
 
 fn compare_float(float: f64, whole: i128) -> Option<Ordering> {
     float.partial_cmp(&(whole as f64))
-}
-
-impl<'a> List<'a> {
-    pub fn len(&self) -> usize {
-        match &self.items {
-            Items::Json(items, _) => items.len(),
-            Items::Values(items) => items.len(),
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn get(&self, index: usize) -> Option<Result<Value<'a>, Fault>> {
-        match &self.items {
-            Items::Json(items, of) => items.get(index).map(|item| read::value(item, of)),
-            Items::Values(items) => items.get(index).cloned().map(Ok),
-        }
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = Result<Value<'a>, Fault>> + '_ {
-        (0..self.len()).map_while(|index| self.get(index))
-    }
-
-    /// Its elements, once none of them is a fault.
-    pub fn values(&self) -> Result<Vec<Value<'a>>, Fault> {
-        self.iter().collect()
-    }
-
-    /// One more element at the end. Nobody else holding the list, nothing is copied.
-    pub fn push(&mut self, value: Value<'a>) -> Result<(), Fault> {
-        if let Items::Json(..) = self.items {
-            self.items = Items::Values(Arc::new(self.values()?));
-        }
-        if let Items::Values(items) = &mut self.items {
-            Arc::make_mut(items).push(value);
-        }
-        Ok(())
-    }
-
-    fn equals(&self, other: &List<'a>) -> bool {
-        if self.len() != other.len() {
-            return false;
-        }
-        let (Ok(ours), Ok(theirs)) = (self.values(), other.values()) else { return false };
-        match self.keyed {
-            Keyed::Position => ours.iter().zip(&theirs).all(|(a, b)| a.equals(b)),
-            Keyed::Value => match ours.iter().map(Value::key).collect::<Option<BTreeSet<Key>>>() {
-                Some(keys) => theirs.iter().all(|value| value.key().is_some_and(|key| keys.contains(&key))),
-                None => theirs.iter().all(|value| ours.iter().any(|ours| ours.equals(value))),
-            },
-            Keyed::Fields(fields) => {
-                let by_key: BTreeMap<_, _> =
-                    ours.iter().map(|value| (composite(value, fields), value)).collect();
-                theirs
-                    .iter()
-                    .all(|value| by_key.get(&composite(value, fields)).is_some_and(|ours| ours.equals(value)))
-            }
-        }
-    }
-
-    /// Both lists in one: sets and lists that are maps merge.
-    pub fn concat(&self, other: &List<'a>) -> Result<List<'a>, Fault> {
-        let mut items = self.values()?;
-        match self.keyed {
-            Keyed::Position => {
-                items.reserve(other.len());
-                for item in other.iter() {
-                    items.push(item?);
-                }
-            }
-            Keyed::Value => {
-                let mut seen: BTreeSet<Option<Key>> = items.iter().map(Value::key).collect();
-                for item in other.iter() {
-                    let item = item?;
-                    if seen.insert(item.key()) {
-                        items.push(item);
-                    }
-                }
-            }
-            Keyed::Fields(fields) => {
-                let places: BTreeMap<_, _> =
-                    items.iter().enumerate().map(|(n, value)| (composite(value, fields), n)).collect();
-                for item in other.iter() {
-                    let item = item?;
-                    match places.get(&composite(&item, fields)) {
-                        Some(place) => items[*place] = item,
-                        None => items.push(item),
-                    }
-                }
-            }
-        }
-        Ok(List { items: Items::Values(Arc::new(items)), keyed: self.keyed })
-    }
-}
-
-/// What an element of a list that is a map is known by.
-fn composite(value: &Value<'_>, fields: &[String]) -> Vec<Option<Key>> {
-    let field = |name: &String| match value {
-        Value::Map(map) => map.raw(name)?.ok()?.key(),
-        _ => None,
-    };
-    fields.iter().map(field).collect()
-}
-
-impl<'a> Map<'a> {
-    pub fn len(&self) -> usize {
-        match self {
-            Map::Object(map, _) | Map::Json(map, _) => map.len(),
-            Map::Values(map) => map.len(),
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn find(&self, key: &Value<'a>) -> Option<Result<Value<'a>, Fault>> {
-        match (self, key) {
-            (Map::Values(map), key) => map.get(&key.key()?).map(|(_, value)| Ok(value.clone())),
-            (Map::Object(..), Value::String(name)) => self.raw(&unescape(name)?),
-            (Map::Json(..), Value::String(name)) => self.raw(name),
-            _ => Some(Err(Fault::no_overload())),
-        }
-    }
-
-    /// The same by the name in the data.
-    pub fn raw(&self, name: &str) -> Option<Result<Value<'a>, Fault>> {
-        match self {
-            // A field that is null is not there.
-            Map::Object(map, object) => {
-                let (value, declared) = (map.get(name)?, object.properties.get(name)?);
-                (!value.is_null()).then(|| read::value(value, declared))
-            }
-            Map::Json(map, values) => map.get(name).map(|value| read::value(value, values)),
-            Map::Values(map) => map.get(&Key::Text(name.into())).map(|(_, value)| Ok(value.clone())),
-        }
-    }
-
-    /// The keys in their order, as rules write them.
-    pub fn keys(&self) -> Vec<Value<'a>> {
-        match self {
-            Map::Object(map, object) => map
-                .keys()
-                .filter(|name| object.properties.contains_key(*name))
-                .map(|name| match escape(name) {
-                    Some(escaped) => Value::text(escaped),
-                    None => Value::String(Text::Borrowed(name)),
-                })
-                .collect(),
-            Map::Json(map, _) => map.keys().map(|name| Value::String(Text::Borrowed(name))).collect(),
-            Map::Values(map) => map.values().map(|(key, _)| key.clone()).collect(),
-        }
-    }
-
-    fn equals(&self, other: &Map<'a>) -> bool {
-        if self.len() != other.len() {
-            return false;
-        }
-        match self {
-            Map::Object(map, object) => map.iter().all(|(name, value)| {
-                if object.properties.contains_key(name) {
-                    return same(self.raw(name), other.raw(name));
-                }
-                // Nothing is known of the field: it is the same as data.
-                match other {
-                    Map::Object(theirs, _) => theirs.get(name).is_none_or(|theirs| theirs == value),
-                    _ => false,
-                }
-            }),
-            Map::Json(map, _) => map.keys().all(|name| same(self.raw(name), other.raw(name))),
-            Map::Values(map) => map.values().all(|(key, value)| {
-                other.find(key).is_some_and(|theirs| theirs.is_ok_and(|theirs| value.equals(&theirs)))
-            }),
-        }
-    }
-}
-
-fn same<'a>(one: Option<Result<Value<'a>, Fault>>, other: Option<Result<Value<'a>, Fault>>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(Ok(one)), Some(Ok(other))) => one.equals(&other),
-        _ => false,
-    }
 }

@@ -6,6 +6,7 @@
 
 mod macros;
 mod parser;
+mod primary;
 mod token;
 
 pub use parser::parse;

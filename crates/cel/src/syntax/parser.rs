@@ -5,35 +5,14 @@ use super::{
     token::{Token, lex},
 };
 use crate::{
-    ast::{Ast, Entry, Expr, Id, Item, Kind, Literal, MAX_DEPTH},
+    ast::{Ast, Expr, Id, Kind, Literal, MAX_DEPTH},
     issues::Issues,
 };
 
 /// How many characters an expression may have, as in the original.
 const MAX_SIZE: usize = 100_000;
 
-const RESERVED: [&str; 18] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-    "in",
-];
-
-const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+pub(super) const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
 /// Reads one expression. The tree is no deeper than [`MAX_DEPTH`].
 pub fn parse(source: &str) -> Result<Ast, Issues> {
@@ -56,37 +35,37 @@ pub fn parse(source: &str) -> Result<Ast, Issues> {
 /// A syntax error that was told already.
 pub(super) struct Told;
 
-type Parsed = Result<Expr, Told>;
+pub(super) type Parsed = Result<Expr, Told>;
 
 pub(super) struct Parser {
-    tokens: Vec<(Token, usize, String)>,
-    at: usize,
+    pub(super) tokens: Vec<(Token, usize, String)>,
+    pub(super) at: usize,
     nesting: usize,
     places: Vec<usize>,
     issues: Issues,
 }
 
 impl Parser {
-    fn token(&self) -> &Token {
+    pub(super) fn token(&self) -> &Token {
         &self.tokens[self.at].0
     }
 
-    fn place(&self) -> usize {
+    pub(super) fn place(&self) -> usize {
         self.tokens[self.at].1
     }
 
-    fn is(&self, mark: &str) -> bool {
+    pub(super) fn is(&self, mark: &str) -> bool {
         matches!(self.token(), Token::Mark(found) if *found == mark)
     }
 
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         // The last token is the end, and stays.
         if self.at + 1 < self.tokens.len() {
             self.at += 1;
         }
     }
 
-    fn accept(&mut self, mark: &str) -> bool {
+    pub(super) fn accept(&mut self, mark: &str) -> bool {
         let found = self.is(mark);
         if found {
             self.advance();
@@ -94,7 +73,7 @@ impl Parser {
         found
     }
 
-    fn expect(&mut self, mark: &str, wanted: &str) -> Result<(), Told> {
+    pub(super) fn expect(&mut self, mark: &str, wanted: &str) -> Result<(), Told> {
         if self.accept(mark) {
             return Ok(());
         }
@@ -106,7 +85,7 @@ impl Parser {
         })
     }
 
-    fn unexpected(&mut self, how: &str, wanted: &str) -> Told {
+    pub(super) fn unexpected(&mut self, how: &str, wanted: &str) -> Told {
         let found = self.tokens[self.at].2.clone();
         self.fail(&format!("{how} input '{found}' expecting {wanted}"))
     }
@@ -151,7 +130,7 @@ impl Parser {
         self.node(place, Kind::Call { function: function.to_owned(), target: None, args })
     }
 
-    fn expression(&mut self) -> Parsed {
+    pub(super) fn expression(&mut self) -> Parsed {
         self.nesting += 1;
         if self.nesting > MAX_DEPTH {
             let place = self.place();
@@ -230,14 +209,18 @@ impl Parser {
             if count > 0 {
                 let operand = self.member()?;
                 // Two of a kind undo each other.
-                return if count % 2 == 0 { Ok(operand) } else { self.call(place, function, vec![operand]) };
+                return if count.is_multiple_of(2) {
+                    Ok(operand)
+                } else {
+                    self.call(place, function, vec![operand])
+                };
             }
         }
         self.member()
     }
 
     /// Whether a minus that stands here belongs to the number after it.
-    fn negative_literal(&self) -> bool {
+    pub(super) fn negative_literal(&self) -> bool {
         matches!(
             self.tokens.get(self.at + 1).map(|(token, ..)| token),
             Some(
@@ -293,7 +276,7 @@ impl Parser {
         self.node(place, Kind::Select { operand: Box::new(operand), field: name, test: false })
     }
 
-    fn arguments(&mut self) -> Result<Vec<Expr>, Told> {
+    pub(super) fn arguments(&mut self) -> Result<Vec<Expr>, Told> {
         let mut args = Vec::new();
         if self.accept(")") {
             return Ok(args);
@@ -313,158 +296,17 @@ impl Parser {
     }
 
     /// A call, or what the macro of its name makes of it.
-    fn called(&mut self, place: usize, function: String, target: Option<Expr>, args: Vec<Expr>) -> Parsed {
+    pub(super) fn called(
+        &mut self,
+        place: usize,
+        function: String,
+        target: Option<Expr>,
+        args: Vec<Expr>,
+    ) -> Parsed {
         match macros::find(&function, args.len(), target.is_some()) {
             Some(expand) => expand(self, place, target, args),
             None => self.node(place, Kind::Call { function, target: target.map(Box::new), args }),
         }
-    }
-
-    fn primary(&mut self) -> Parsed {
-        let place = self.place();
-        let token = self.token().clone();
-        match token {
-            Token::Literal(literal) => {
-                self.advance();
-                self.node(place, Kind::Literal(literal))
-            }
-            Token::Unfit(what) => {
-                self.advance();
-                let what = if what == "least int" { "int" } else { what };
-                self.tell(place, format!("invalid {what} literal"));
-                self.node(place, Kind::Literal(Literal::Null))
-            }
-            Token::Mark("-") if self.negative_literal() => {
-                self.advance();
-                self.negative(place)
-            }
-            Token::Mark("(") => {
-                self.advance();
-                let inner = self.expression()?;
-                self.expect(")", "')'")?;
-                Ok(inner)
-            }
-            Token::Mark("[") => {
-                self.advance();
-                self.list(place)
-            }
-            Token::Mark("{") => {
-                self.advance();
-                self.map(place)
-            }
-            Token::Mark(".") => {
-                self.advance();
-                let place = self.place();
-                match self.token().clone() {
-                    Token::Ident(name) => self.named(place, format!(".{name}")),
-                    _ => Err(self.unexpected("mismatched", "IDENTIFIER")),
-                }
-            }
-            Token::Ident(name) => self.named(place, name),
-            Token::Mark(_) if self.at + 1 < self.tokens.len() && self.at == 0 => {
-                Err(self.unexpected("extraneous", BEGINNINGS))
-            }
-            Token::Mark(_) | Token::Quoted(_) | Token::End => Err(self.unexpected("mismatched", BEGINNINGS)),
-        }
-    }
-
-    fn negative(&mut self, place: usize) -> Parsed {
-        let token = self.token().clone();
-        self.advance();
-        let literal = match token {
-            Token::Literal(Literal::Int(value)) => Literal::Int(-value),
-            Token::Literal(Literal::Double(value)) => Literal::Double(-value),
-            Token::Unfit("least int") => Literal::Int(i64::MIN),
-            _ => {
-                let what = if matches!(token, Token::Unfit("double")) { "double" } else { "int" };
-                self.tell(place, format!("invalid {what} literal"));
-                Literal::Null
-            }
-        };
-        self.node(place, Kind::Literal(literal))
-    }
-
-    fn named(&mut self, place: usize, name: String) -> Parsed {
-        self.advance();
-        if RESERVED.contains(&name.trim_start_matches('.')) {
-            self.tell(place, format!("reserved identifier: {}", name.trim_start_matches('.')));
-        }
-        let open = self.place();
-        if self.accept("(") {
-            let args = self.arguments()?;
-            return self.called(open, name, None, args);
-        }
-        if let Some(message) = self.message_name(&name) {
-            return self.message(message);
-        }
-        self.node(place, Kind::Ident(name))
-    }
-
-    /// The name of a message that is made here: `a.b.C{`. Nothing is taken from the text yet.
-    fn message_name(&self, first: &str) -> Option<String> {
-        let mut name = first.to_owned();
-        let mut at = self.at;
-        loop {
-            match (&self.tokens[at].0, self.tokens.get(at + 1).map(|(token, ..)| token)) {
-                (Token::Mark("{"), _) => return Some(name),
-                (Token::Mark("."), Some(Token::Ident(next))) => {
-                    name.push('.');
-                    name.push_str(next);
-                    at += 2;
-                }
-                _ => return None,
-            }
-        }
-    }
-
-    fn message(&mut self, name: String) -> Parsed {
-        while !self.is("{") {
-            self.advance();
-        }
-        let place = self.place();
-        self.advance();
-        while !self.accept("}") {
-            self.accept("?");
-            let Token::Ident(_) = self.token() else {
-                return Err(self.unexpected("mismatched", "{'}', ',', IDENTIFIER}"));
-            };
-            self.advance();
-            self.expect(":", "':'")?;
-            self.expression()?;
-            if !self.accept(",") {
-                self.expect("}", "{'}', ','}")?;
-                break;
-            }
-        }
-        self.node(place, Kind::Message(name))
-    }
-
-    fn list(&mut self, place: usize) -> Parsed {
-        let mut items = Vec::new();
-        while !self.accept("]") {
-            let optional = self.accept("?");
-            items.push(Item { expr: self.expression()?, optional });
-            if !self.accept(",") {
-                self.expect("]", "{']', ','}")?;
-                break;
-            }
-        }
-        self.node(place, Kind::List(items))
-    }
-
-    fn map(&mut self, place: usize) -> Parsed {
-        let mut entries = Vec::new();
-        while !self.accept("}") {
-            let optional = self.accept("?");
-            let key = self.expression()?;
-            self.expect(":", "':'")?;
-            entries.push(Entry { key, value: self.expression()?, optional });
-            if !self.accept(",") {
-                self.expect("}", "{'}', ','}")?;
-                break;
-            }
-        }
-        self.node(place, Kind::Map(entries))
     }
 
     /// The same expression with ids of its own, for macros that need one twice.
