@@ -1,6 +1,6 @@
 //! Which part of an object was which before: what an update left alone is not held against it.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ struct Pair<'a> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Correlation<'a> {
     here: Option<Pair<'a>>,
-    above: Option<Pair<'a>>,
+    above: Option<&'a Inside<'a>>,
 }
 
 impl<'a> Correlation<'a> {
@@ -26,20 +26,10 @@ impl<'a> Correlation<'a> {
         Self { here: Some(Pair { new, old, schema }), above: None }
     }
 
-    pub(super) fn field(self, name: &str) -> Self {
-        match self.here {
-            None => self,
-            // Both are converted to the same version before they come here, so nothing can be said of these.
-            Some(_) if self.above.is_none() && ["apiVersion", "kind"].contains(&name) => Self::default(),
-            Some(pair) => Self { here: pair.field(name), above: self.here },
-        }
-    }
-
-    pub(super) fn element(self, index: usize) -> Self {
-        match self.here {
-            None => self,
-            Some(pair) => Self { here: pair.element(index), above: self.here },
-        }
+    /// Ready to go into the value that is here.
+    pub(super) fn inside(self) -> Inside<'a> {
+        let before = self.here.and_then(|pair| Some(Elements::of(pair.schema, pair.old.as_array()?)));
+        Inside { of: self, before, unchanged: OnceCell::new() }
     }
 
     /// Whether the value was there before and is as it was.
@@ -49,22 +39,49 @@ impl<'a> Correlation<'a> {
 
     /// Whether the value, or else the nearest one above that was there before, is as it was.
     pub(super) fn is_unchanged(self) -> bool {
-        self.here.or(self.above).is_some_and(Pair::is_unchanged)
+        match self.here {
+            Some(pair) => pair.is_unchanged(),
+            None => self.above.is_some_and(Inside::is_unchanged),
+        }
+    }
+}
+
+/// A list or object that a walk goes into. What is the same for everything in it is found out once.
+pub(super) struct Inside<'a> {
+    of: Correlation<'a>,
+    before: Option<Elements<'a>>,
+    unchanged: OnceCell<bool>,
+}
+
+impl Inside<'_> {
+    pub(super) fn field(&self, name: &str) -> Correlation<'_> {
+        match self.of.here {
+            None => self.of,
+            // Both are converted to the same version before they come here, so nothing can be said of these.
+            Some(_) if self.of.above.is_none() && ["apiVersion", "kind"].contains(&name) => {
+                Correlation::default()
+            }
+            Some(pair) => Correlation { here: pair.field(name), above: Some(self) },
+        }
+    }
+
+    pub(super) fn element(&self, index: usize) -> Correlation<'_> {
+        let Some(pair) = self.of.here else { return self.of };
+        let found = || {
+            let new = pair.new.as_array()?.get(index)?;
+            Some(Pair { new, old: self.before.as_ref()?.find(new)?, schema: pair.schema.items.as_deref()? })
+        };
+        Correlation { here: found(), above: Some(self) }
+    }
+
+    fn is_unchanged(&self) -> bool {
+        *self.unchanged.get_or_init(|| self.of.is_kept())
     }
 }
 
 impl<'a> Pair<'a> {
     fn field(self, name: &str) -> Option<Self> {
         Some(Self { new: self.new.get(name)?, old: self.old.get(name)?, schema: self.schema.field(name)? })
-    }
-
-    fn element(self, index: usize) -> Option<Self> {
-        let (new, old) = (self.new.as_array()?.get(index)?, self.old.as_array()?);
-        Some(Self {
-            new,
-            old: Elements::of(self.schema, old).find(new)?,
-            schema: self.schema.items.as_deref()?,
-        })
     }
 
     fn is_unchanged(self) -> bool {

@@ -305,8 +305,9 @@ impl Judge<'_> {
     fn list(&self, list: &[Value], schema: &Schema, at: &Trail<'_>, was: Correlation<'_>) -> Outcome {
         let mut outcome = Outcome { passed: 1, ..Outcome::default() };
         if let Some(items) = &schema.items {
+            let were = was.inside();
             for (index, item) in list.iter().enumerate() {
-                let was = was.element(index);
+                let was = were.element(index);
                 outcome.merge(self.value(item, items, &Trail::Element(at, index), was));
             }
         }
@@ -359,6 +360,7 @@ impl Judge<'_> {
                 return Outcome::of(self.too_many(at, map.len(), max));
             }
         }
+        let were = was.inside();
         let mut outcome = Outcome::default();
         let mut names: Vec<&String> = map.keys().collect();
         names.sort_unstable();
@@ -366,9 +368,9 @@ impl Judge<'_> {
             let Some(value) = map.get(name) else { continue };
             let here = Trail::Field(at, name);
             match (schema.properties.get(name), &schema.additional_properties) {
-                (Some(inner), _) => outcome.merge(self.value(value, inner, &here, was.field(name))),
+                (Some(inner), _) => outcome.merge(self.value(value, inner, &here, were.field(name))),
                 (None, Some(Additional::Schema(inner))) => {
-                    outcome.merge(self.value(value, inner, &here, was.field(name)));
+                    outcome.merge(self.value(value, inner, &here, were.field(name)));
                 }
                 (None, Some(Additional::Allowed(false))) => {
                     let detail = format!("{} in body is a forbidden property", here.name());

@@ -76,6 +76,7 @@ impl Run {
             Json::Array(list) => self.list(rules, schema, list, old, correlation, path),
             Json::Object(map) => {
                 let before = |name: &str| old.and_then(|old| old.get(name));
+                let were = correlation.inside();
                 if let (Some(inner), Some(Additional::Schema(values))) =
                     (&rules.additional, &schema.additional_properties)
                 {
@@ -83,14 +84,7 @@ impl Run {
                         if self.is_spent() {
                             return;
                         }
-                        self.value(
-                            inner,
-                            values,
-                            value,
-                            before(name),
-                            correlation.field(name),
-                            &path.key(name),
-                        );
+                        self.value(inner, values, value, before(name), were.field(name), &path.key(name));
                     }
                 }
                 for (name, value) in map {
@@ -100,14 +94,7 @@ impl Run {
                     if let (Some(inner), Some(field)) =
                         (rules.properties.get(name), schema.properties.get(name))
                     {
-                        self.value(
-                            inner,
-                            field,
-                            value,
-                            before(name),
-                            correlation.field(name),
-                            &path.child(name),
-                        );
+                        self.value(inner, field, value, before(name), were.field(name), &path.child(name));
                     }
                 }
             }
@@ -126,18 +113,12 @@ impl Run {
     ) {
         let (Some(inner), Some(items)) = (&rules.items, &schema.items) else { return };
         let before = Elements::of(schema, old.and_then(Json::as_array).map_or(&[], Vec::as_slice));
+        let were = correlation.inside();
         for (index, value) in list.iter().enumerate() {
             if self.is_spent() {
                 return;
             }
-            self.value(
-                inner,
-                items,
-                value,
-                before.find(value),
-                correlation.element(index),
-                &path.index(index),
-            );
+            self.value(inner, items, value, before.find(value), were.element(index), &path.index(index));
         }
     }
 
