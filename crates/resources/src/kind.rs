@@ -14,7 +14,7 @@ use crate::{
     field_error::FieldError,
     kinds::custom_resource_definition,
     names::NameRule,
-    schema::{self, NamedTypes, Schema},
+    schema::{self, NamedTypes, Schema, rules::Rules},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +209,8 @@ pub struct Kind {
     pub scale: Option<custom_resource_definition::Scale>,
     pub subresources: Vec<Subresource>,
     pub schema: SchemaSource,
+    /// The rules in the schema of a custom resource and what they can cost, compiled when first needed.
+    pub rules: Arc<OnceLock<(Option<Rules>, u64)>>,
     pub columns: Vec<Column>,
     /// Field selectors beside `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<String>,
@@ -256,6 +258,7 @@ impl Kind {
             scale: None,
             subresources: Vec::new(),
             schema: SchemaSource::built_in(schema),
+            rules: Arc::default(),
             columns: Vec::new(),
             selectable_fields: Vec::new(),
             behaviour: Behaviour::PLAIN,
@@ -304,6 +307,27 @@ impl Kind {
 
     pub fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
+    }
+
+    /// Adds what the definition of a custom resource holds against an object to `errors`; gives back what is only
+    /// to be warned of.
+    pub fn judge(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
+        let (rules, _) = self.rules();
+        schema::judge(new, old, &self.schema.get(), rules.as_ref(), errors)
+    }
+
+    /// The most that [`Kind::judge`] can cost beyond looking at the object once, in units of some fifty nanoseconds.
+    pub fn cost_of_rules(&self) -> u64 {
+        self.rules().1
+    }
+
+    fn rules(&self) -> &(Option<Rules>, u64) {
+        self.rules.get_or_init(|| {
+            let schema = self.schema.get();
+            let rules = Rules::compile(&schema);
+            let cost = rules.as_ref().map_or(0, |rules| rules.estimate(&schema));
+            (rules, cost)
+        })
     }
 
     pub fn namespaced(&self) -> bool {

@@ -15,6 +15,7 @@ mod paging;
 mod racing;
 mod reading;
 mod restarts;
+mod validation_rules;
 
 use std::sync::OnceLock;
 

@@ -13,7 +13,8 @@ use crate::violation::{Violation, must_hold, root};
 const MAY_ENTER: &[(&str, &[&str])] = &[
     ("world", &[]),
     ("store", &[]),
-    ("resources", &[]),
+    ("cel", &[]),
+    ("resources", &["cel"]),
     ("hypervisor", &[]),
     ("network", &[]),
     ("storage", &[]),

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// These decide and never look or act, so that a test of them needs nothing else.
-const PURE: &[&str] = &["planner", "resources"];
+const PURE: &[&str] = &["cel", "planner", "resources"];
 
 /// What a pure room may not so much as mention.
 const IMPURE: &[&str] = &[

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sheaf_resources::{field_error::FieldPath, object_meta, schema};
+use sheaf_resources::object_meta;
 use sheaf_store::{Expect, Revision, StoreError, Transaction, Write};
 
 use super::Call;
@@ -31,7 +31,9 @@ impl ApiServer {
         let kind = &call.served.kind;
         let mut errors = object_meta::validate(kind, new);
         if kind.custom {
-            errors.extend(schema::validate(new, &kind.schema.get(), &FieldPath::root()));
+            // Rules may take as long as reading a large body does.
+            let weight = usize::try_from(kind.cost_of_rules()).unwrap_or(usize::MAX);
+            call.warnings.add(self.heavy(weight, || kind.judge(new, old, &mut errors)));
         }
         errors.extend((kind.behaviour.validate)(new, old));
         if errors.is_empty() {

@@ -9,7 +9,7 @@
 //! - The definition is the object in the store and nothing else: after a crash the registry
 //!   reads it again and serves the same kind.
 //! - Conversion is None only: every version is the same object under another name. Webhook
-//!   conversion and validation rules are refused on write, because accepting what is not
+//!   conversion is refused on write, because accepting what is not
 //!   done would be a lie.
 //! - Deleting a definition deletes its objects; that is a controller's work and not here.
 

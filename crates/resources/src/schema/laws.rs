@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::validate::validate;
 use super::*;
 use crate::field_error::FieldPath;
 

@@ -8,20 +8,20 @@
 //! The order in which an API server uses them:
 //!
 //! ```text
-//!   check_types -> prune -> apply_defaults -> validate
-//!   (built-in)     (drops     (fills in)       (says what
-//!                  unknown                      is wrong)
-//!                  fields)
+//!   check_types -> prune -> apply_defaults -> judge
+//!   (built-in)     (drops     (fills in)      (custom: says what
+//!                  unknown                     is wrong, rules
+//!                  fields)                     in CEL included)
 //! ```
 //!
 //! - The walk follows the schema, so its depth is bounded by the schema's own
 //!   ([`parse::MAX_DEPTH`]); the depth of an *object* is for whoever reads it off the wire
 //!   to bound.
-//! - Rules in `x-kubernetes-validations` are kept but not evaluated. Accepting them in
-//!   silence would be a lie, so [`structural::check`] refuses a schema that has any.
-//! - Ratcheting (letting an unchanged bad field pass on update) is not done.
+//! - Rules in CEL (`x-kubernetes-validations`) are [`rules`].
 
 mod builtin;
+mod correlation;
+mod custom;
 mod decode;
 mod defaulting;
 mod embedded;
@@ -35,6 +35,7 @@ pub mod named_types;
 pub mod parse;
 mod pattern;
 mod prune;
+pub mod rules;
 pub mod structural;
 mod trail;
 mod validate;
@@ -42,6 +43,7 @@ mod validate;
 use serde_json::{Number, Value};
 
 pub use builtin::{Flavour, definitions, from_k8s_openapi};
+pub use custom::judge;
 pub use decode::{DecodeError, check_types};
 pub use defaulting::{TooManyDefaults, apply_defaults};
 pub use format::is_recognised as is_recognised_format;
@@ -50,7 +52,6 @@ pub use named_types::NamedTypes;
 pub use parse::SchemaError;
 pub use pattern::Pattern;
 pub use prune::prune;
-pub use validate::validate;
 
 /// The schema of one value. Most nodes of a real schema are leaves with a type and a
 /// description, so what is rare sits behind a box.

@@ -10,7 +10,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 /// A pattern and, once used, its program.
 #[derive(Clone, Debug)]
@@ -31,9 +31,8 @@ impl Pattern {
 
     /// Whether the pattern occurs in `input`; an error when it is not a pattern at all.
     pub fn matches(&self, input: &str) -> Result<bool, &str> {
-        let program = self.program.get_or_init(|| {
-            Regex::new(&translate(&self.text)).map_err(|why| why.to_string().into_boxed_str())
-        });
+        let program =
+            self.program.get_or_init(|| compile(&self.text, MAX_PROGRAM).map_err(String::into_boxed_str));
         match program {
             Ok(regex) => Ok(regex.is_match(input)),
             Err(why) => Err(why),
@@ -50,6 +49,14 @@ impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
+}
+
+/// The largest program of a schema's pattern, in bytes.
+const MAX_PROGRAM: usize = 10 * 1024 * 1024;
+
+/// The program of a pattern in Go's dialect, if it is no larger than `limit`.
+pub(super) fn compile(pattern: &str, limit: usize) -> Result<Regex, String> {
+    RegexBuilder::new(&translate(pattern)).size_limit(limit).build().map_err(|why| why.to_string())
 }
 
 /// Rewrites RE2 syntax into that of the `regex` crate.

@@ -4,12 +4,13 @@
 //! junctors, so that pruning and defaulting never depend on which alternative holds.
 //! [`check`] also refuses what OpenAPI allows and the original does not (`$ref`,
 //! `patternProperties`), list types that do not add up, defaults that would not themselves
-//! be accepted, and `x-kubernetes-validations`, which nothing here evaluates yet.
+//! be accepted, and rules in CEL that do not compile or could cost too much ([`super::rules`]).
 //!
 //! The messages are the original's; their order is alphabetical.
 
 mod keywords;
 
+use super::rules::{self, Rules, definition};
 use super::validate::against_schema;
 use super::{Additional, Extra, Schema, SchemaType, ValueRules, embedded, prune};
 use crate::field_error::{FieldError, FieldPath};
@@ -38,7 +39,33 @@ pub fn check(schema: &Schema, path: &FieldPath, with_status: bool) -> Vec<FieldE
     }
     errors.append(&mut shape);
     keywords::check(schema, path, &mut errors);
+    // Rules are compiled against the schema, so it must be right.
+    if errors.is_empty()
+        && let Some(rules) = Rules::compile(schema)
+    {
+        errors.extend(definition::check(&rules, schema, path));
+        if errors.is_empty() {
+            defaults_keep_rules(&rules, schema, path, &mut errors);
+        }
+    }
     errors
+}
+
+/// Defaults are accepted by rules, too: as they stand, and as what comes after themselves.
+fn defaults_keep_rules(rules: &Rules, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(default) = &schema.default {
+        let here = path.child("default");
+        let unchanged = rules.validate(schema, default, Some(default), &here, rules::BUDGET);
+        // What is unchanged would be let pass with a warning; a default is not.
+        let verdict = match unchanged.errors.is_empty() {
+            true => rules.validate(schema, default, None, &here, rules::BUDGET),
+            false => unchanged,
+        };
+        errors.extend(verdict.errors);
+    }
+    for (inner, schema, path) in rules.inside(schema, path) {
+        defaults_keep_rules(inner, schema, &path, errors);
+    }
 }
 
 /// What each level of a schema calls itself when it lacks a type.
@@ -501,12 +528,17 @@ mod tests {
     }
 
     #[test]
-    fn validation_rules_are_refused_rather_than_ignored() {
-        let found = spec(json!({"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}));
-        assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with(
-            "s.properties[spec].x-kubernetes-validations: Forbidden: validation rules are not served yet"
-        ));
+    fn a_rule_that_is_no_rule_is_refused() {
+        assert_eq!(
+            spec(
+                json!({"type": "object", "x-kubernetes-validations": [{"rule": 1}, "x", {"optionalOldSelf": 1}]})
+            ),
+            [
+                "s.properties[spec].x-kubernetes-validations[0].rule: Invalid value: 1: must be a string",
+                r#"s.properties[spec].x-kubernetes-validations[1]: Invalid value: "x": must be an object"#,
+                "s.properties[spec].x-kubernetes-validations[2].optionalOldSelf: Invalid value: 1: must be true or false",
+            ]
+        );
     }
 
     #[test]

@@ -10,13 +10,14 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::correlation::Correlation;
 use super::trail::Trail;
 use super::{Additional, Schema, ValueRules, embedded, format, list_type};
 use crate::field_error::{FieldError, FieldPath, go_float, go_number};
 use crate::quote::quoted;
 
 /// Everything that is wrong with `value`, a value at `path` (the root for a whole object).
-pub fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
+pub(super) fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = against_schema(value, schema, path);
     errors.extend(embedded::validate(value, schema, path));
     errors.extend(list_type::validate(value, schema, path));
@@ -25,8 +26,18 @@ pub fn validate(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldEr
 
 /// The schema's own rules only.
 pub(super) fn against_schema(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
+    after(value, schema, path, Correlation::default())
+}
+
+/// The same for a value that changed: what is wrong in parts that are as they were is let pass.
+pub(super) fn after(
+    value: &Value,
+    schema: &Schema,
+    path: &FieldPath,
+    was: Correlation<'_>,
+) -> Vec<FieldError> {
     let judge = Judge { base: path };
-    judge.value(value, schema, &Trail::Root).errors
+    judge.value(value, schema, &Trail::Root, was).errors
 }
 
 /// What was found, and how many checks passed: of several failing alternatives the one that
@@ -65,7 +76,15 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn value(&self, value: &Value, schema: &Schema, at: &Trail<'_>) -> Outcome {
+    fn value(&self, value: &Value, schema: &Schema, at: &Trail<'_>, was: Correlation<'_>) -> Outcome {
+        let outcome = self.anew(value, schema, at, was);
+        if !outcome.is_valid() && was.is_kept() {
+            return Outcome { passed: outcome.passed, ..Outcome::default() };
+        }
+        outcome
+    }
+
+    fn anew(&self, value: &Value, schema: &Schema, at: &Trail<'_>, was: Correlation<'_>) -> Outcome {
         let mut outcome = self.kind(value, schema, at);
         let rules = schema.rules.as_deref();
         if value.is_null() {
@@ -90,7 +109,7 @@ impl Judge<'_> {
                     outcome.merge(self.number(number, rules, at));
                 }
             }
-            Value::Array(list) => outcome.merge(self.list(list, schema, at)),
+            Value::Array(list) => outcome.merge(self.list(list, schema, at, was)),
             Value::Null | Value::Bool(_) | Value::Object(_) => {}
         }
         if let Some(rules) = rules {
@@ -98,7 +117,7 @@ impl Judge<'_> {
         }
         outcome.passed += 2;
         if let Value::Object(map) = value {
-            outcome.merge(self.object(map, schema, at));
+            outcome.merge(self.object(map, schema, at, was));
         }
         outcome.passed += 1;
         outcome
@@ -180,7 +199,7 @@ impl Judge<'_> {
         if !rules.all_of.is_empty() {
             let mut valid = 0;
             for schema in &rules.all_of {
-                let result = self.value(value, schema, at);
+                let result = self.value(value, schema, at, Correlation::default());
                 valid += usize::from(result.is_valid());
                 outcome.merge(result);
             }
@@ -190,7 +209,7 @@ impl Judge<'_> {
             }
         }
         if let Some(not) = &rules.not
-            && self.value(value, not, at).is_valid()
+            && self.value(value, not, at, Correlation::default()).is_valid()
         {
             outcome.add(self.about(at, "must not validate the schema (not)"));
         }
@@ -210,7 +229,7 @@ impl Judge<'_> {
         let mut valid = 0;
         let mut best: Option<Outcome> = None;
         for schema in schemas {
-            let result = self.value(value, schema, at);
+            let result = self.value(value, schema, at, Correlation::default());
             if result.is_valid() {
                 valid += 1;
                 if valid == 1 {
@@ -283,11 +302,13 @@ impl Judge<'_> {
         outcome
     }
 
-    fn list(&self, list: &[Value], schema: &Schema, at: &Trail<'_>) -> Outcome {
+    fn list(&self, list: &[Value], schema: &Schema, at: &Trail<'_>, was: Correlation<'_>) -> Outcome {
         let mut outcome = Outcome { passed: 1, ..Outcome::default() };
         if let Some(items) = &schema.items {
+            let were = was.inside();
             for (index, item) in list.iter().enumerate() {
-                outcome.merge(self.value(item, items, &Trail::Element(at, index)));
+                let was = were.element(index);
+                outcome.merge(self.value(item, items, &Trail::Element(at, index), was));
             }
         }
         let Some(rules) = &schema.rules else { return outcome };
@@ -319,7 +340,13 @@ impl Judge<'_> {
         Outcome::of(FieldError::not_supported(&self.path(at), value.clone(), supported))
     }
 
-    fn object(&self, map: &Map<String, Value>, schema: &Schema, at: &Trail<'_>) -> Outcome {
+    fn object(
+        &self,
+        map: &Map<String, Value>,
+        schema: &Schema,
+        at: &Trail<'_>,
+        was: Correlation<'_>,
+    ) -> Outcome {
         let size = i64::try_from(map.len()).unwrap_or(i64::MAX);
         if let Some(rules) = &schema.rules {
             if let Some(min) = rules.min_properties
@@ -333,6 +360,7 @@ impl Judge<'_> {
                 return Outcome::of(self.too_many(at, map.len(), max));
             }
         }
+        let were = was.inside();
         let mut outcome = Outcome::default();
         let mut names: Vec<&String> = map.keys().collect();
         names.sort_unstable();
@@ -340,8 +368,10 @@ impl Judge<'_> {
             let Some(value) = map.get(name) else { continue };
             let here = Trail::Field(at, name);
             match (schema.properties.get(name), &schema.additional_properties) {
-                (Some(inner), _) => outcome.merge(self.value(value, inner, &here)),
-                (None, Some(Additional::Schema(inner))) => outcome.merge(self.value(value, inner, &here)),
+                (Some(inner), _) => outcome.merge(self.value(value, inner, &here, were.field(name))),
+                (None, Some(Additional::Schema(inner))) => {
+                    outcome.merge(self.value(value, inner, &here, were.field(name)));
+                }
                 (None, Some(Additional::Allowed(false))) => {
                     let detail = format!("{} in body is a forbidden property", here.name());
                     outcome.add(FieldError::invalid(&self.path(at), name.as_str(), detail));

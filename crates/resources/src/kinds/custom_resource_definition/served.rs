@@ -1,5 +1,7 @@
 //! From a definition to rows of the table: its own, and those it adds.
 
+use std::sync::Arc;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition as Wire;
 use serde_json::Value;
 
@@ -64,6 +66,7 @@ fn row(custom: &CustomResource, version: &Version, stored: &str) -> Kind {
         scale: version.scale.clone(),
         subresources: Vec::new(),
         schema: SchemaSource::Custom(version.schema.clone()),
+        rules: Arc::default(),
         columns: std::iter::once(name_column()).chain(version.columns.iter().map(column)).collect(),
         selectable_fields: selectable.collect(),
         behaviour: Behaviour { generation: true, unconditional_update: false, ..Behaviour::PLAIN },

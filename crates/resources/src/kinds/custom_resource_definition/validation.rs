@@ -638,12 +638,16 @@ mod tests {
             errors[0]
                 .starts_with("spec.conversion.strategy: Forbidden: conversion webhooks are not served yet")
         );
+    }
+
+    #[test]
+    fn a_rule_names_the_function_that_is_not_served() {
         let errors = after(|crd| {
             crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] =
-                json!([{"rule": "true"}]);
+                json!([{"rule": "self.spec.color.reverse() == 'der'"}]);
         });
         assert_eq!(errors.len(), 1);
-        assert!(errors[0].contains("validation rules are not served yet"));
+        assert!(errors[0].contains("undeclared reference to 'reverse'"), "{}", errors[0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! default may stand, and what makes a list a set or a map. They hold inside junctors too.
 
 use crate::field_error::{FieldError, FieldPath};
-use crate::schema::{Additional, Schema, SchemaType};
+use crate::schema::{Additional, Schema, SchemaType, rules::definition};
 
 const OPENAPI_TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -72,12 +72,7 @@ fn walk(schema: &Schema, path: &FieldPath, place: Place, errors: &mut Vec<FieldE
     }
     map_type(schema, path, errors);
     list_type(schema, path, errors);
-    if schema.extra.as_ref().is_some_and(|extra| extra.validations.is_some()) {
-        let detail = "validation rules are not served yet: this server would store them without \
-            evaluating them, so it refuses them; express the rule with enum, pattern, minimum and the \
-            like, or leave it out";
-        errors.push(FieldError::forbidden(&path.child("x-kubernetes-validations"), detail));
-    }
+    definition::texts(schema, path, errors);
 }
 
 fn unserved(schema: &Schema, path: &FieldPath, place: Place, errors: &mut Vec<FieldError>) {

@@ -1,0 +1,135 @@
+//! Expressions nobody would write in good faith: refused or run within bounds, never a crash, never a long wait.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use regex::Regex;
+use serde_json::json;
+use sheaf_cel::{
+    Fault, Host, OldSelf, Program, Value, compile,
+    data::{Declaration, Keyed, Shape},
+};
+
+static HOST: Host = Host { formats: &[], pattern: |text| Regex::new(text).map_err(|why| why.to_string()) };
+
+/// An object with a text `s`, a number `i` and a list of numbers `l`.
+fn declared() -> Arc<Declaration> {
+    let list = Shape::List { items: Arc::new(Declaration::new(Shape::Int, 0, 1)), keyed: Keyed::Position };
+    let fields = [
+        ("s", Declaration::new(Shape::String, 100, 2)),
+        ("i", Declaration::new(Shape::Int, 0, 1)),
+        ("l", Declaration::new(list, 100, 2)),
+    ];
+    let fields = fields.into_iter().map(|(name, declared)| (name.to_owned(), Arc::new(declared), false));
+    Arc::new(Declaration::object("selfType", fields))
+}
+
+fn compiled(rule: &str) -> Result<Program, String> {
+    compile(rule, &declared(), OldSelf::Required, &HOST)
+}
+
+#[test]
+fn what_nests_too_deep_is_refused_and_what_nests_less_runs_on_a_small_stack() {
+    let nested =
+        |open: &str, close: &str, depth: usize| format!("{}true{}", open.repeat(depth), close.repeat(depth));
+    for (open, close) in
+        [("(", ")"), ("!(", ")"), ("[", "][0]"), ("[true].all(x, ", ")"), ("true ? true : ", "")]
+    {
+        let why = compiled(&nested(open, close, 5_000)).unwrap_err();
+        assert!(why.contains("expression recursion limit exceeded"), "{why:.200}");
+        let program = compiled(&nested(open, close, 20)).unwrap();
+        assert!(matches!(program.run(&json!({}), None, 1_000_000).result, Ok(Value::Bool(true))));
+    }
+    for chain in [
+        "1 + ".repeat(5_000) + "1 == 1",
+        format!("self{} == 1", ".a".repeat(5_000)),
+        "-".repeat(90_001) + "1 == 1",
+    ] {
+        // Refused or not, it is done at once.
+        drop(compiled(&chain));
+    }
+    // As deep as it may be.
+    let deepest = format!("{} == 49", ["1"; 49].join(" + "));
+    assert!(matches!(
+        compiled(&deepest).unwrap().run(&json!({}), None, 1_000_000).result,
+        Ok(Value::Bool(true))
+    ));
+}
+
+#[test]
+fn a_long_expression_takes_no_longer_than_its_length() {
+    let long = vec!["self.i == 1"; 5_000].join(" || ");
+    let program = compiled(&long).unwrap();
+    assert!(matches!(program.run(&json!({"i": 1}), None, 1_000_000).result, Ok(Value::Bool(true))));
+    assert!(compiled(&"x".repeat(100_001)).unwrap_err().contains("expression code point size exceeds limit"));
+    // Texts that are never closed, looked for over and over.
+    assert!(compiled(&r"'''\".repeat(20_000)).is_err());
+}
+
+#[test]
+fn a_rule_that_costs_more_than_it_may_is_stopped() {
+    let loops = "self.l.all(a, self.l.all(b, self.l.all(c, self.l.all(d, a + b + c + d >= 0))))";
+    let numbers: Vec<i64> = (0..100).collect();
+    let program = compiled(loops).unwrap();
+    let (data, limit) = (json!({"l": numbers}), 100_000);
+    let outcome = program.run(&data, None, limit);
+    assert_eq!(outcome.result.unwrap_err(), Fault::OverBudget);
+    assert!(outcome.cost < limit + 1_000);
+    // What would absorb a fault does not absorb this.
+    let program = compiled(&format!("({loops}) || true")).unwrap();
+    assert_eq!(program.run(&data, None, limit).result.unwrap_err(), Fault::OverBudget);
+}
+
+#[test]
+fn patterns_out_of_data_are_not_compiled_without_end() {
+    let program = compiled("self.l.all(x, self.s.matches(string(x)))").unwrap();
+    let numbers: Vec<i64> = vec![1; 100_000];
+    let outcome_of = |numbers: &[i64]| {
+        let data = json!({"l": numbers, "s": "111"});
+        let outcome = program.run(&data, None, 1_000_000);
+        outcome.result.map(|value| matches!(value, Value::Bool(true)))
+    };
+    assert_eq!(outcome_of(&numbers[..100]), Ok(true));
+    assert_eq!(outcome_of(&numbers), Err(Fault::OverBudget));
+}
+
+#[test]
+fn what_a_loop_gathers_is_not_copied_each_time_round() {
+    let numbers: Vec<i64> = (0..30_000).collect();
+    let data = json!({"l": numbers});
+    for rule in [
+        "self.l.map(x, x + 1).size() == 30000",
+        "self.l.filter(x, x >= 0).size() == 30000",
+        "self.l.transformMap(i, x, x).size() == 30000",
+    ] {
+        let program = compiled(rule).unwrap();
+        assert!(matches!(program.run(&data, None, u64::MAX).result, Ok(Value::Bool(true))), "{rule}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_compiler_crash(text in r#"[a-z0-9 ().,+*/<>=!&|?:\[\]{}'"\\`-]{0,60}"#) {
+        drop(compiled(&text));
+    }
+
+    #[test]
+    fn no_rule_of_known_words_makes_anything_crash(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "self", ".s", ".i", ".l", "[0]", "(", ")", "==", "+", "-", "1", "'a'", "1.5", "&&", "||", "!", "?", ":",
+                ".all(x, ", ".map(x, ", "x", ".size()", ".split('a')", "has(", "int(", "string(", "duration('1s')",
+                ".matches('a')", ".join(',')", "[", "]", ",", "{", "}", ".?s", "[?0]", ".orValue(1)", "in", "null", "true",
+            ]),
+            0..14,
+        )
+    ) {
+        if let Ok(program) = compiled(&words.join(" ")) {
+            let data = json!({"s": "aéa", "i": i64::MIN, "l": [1, 2]});
+            let outcome = program.run(&data, None, 10_000);
+            prop_assert!(outcome.cost < 20_000);
+        }
+    }
+}
