@@ -131,22 +131,47 @@ impl FieldSet {
         FieldSet(nodes.collect())
     }
 
-    /// Every member, as the way to it, in order.
+    /// Every member, as the way to it.
     pub fn ways(&self) -> Vec<Vec<Step>> {
         let mut ways = Vec::new();
         self.collect(&mut Vec::new(), &mut ways);
         ways
     }
 
+    /// The members of a level, and then what is below them: conflicts are told in this order.
     fn collect(&self, way: &mut Vec<Step>, ways: &mut Vec<Vec<Step>>) {
+        for (step, _) in self.0.iter().filter(|(_, node)| node.is_member) {
+            way.push(step.clone());
+            ways.push(way.clone());
+            way.pop();
+        }
         for (step, node) in &self.0 {
             way.push(step.clone());
-            if node.is_member {
-                ways.push(way.clone());
-            }
             node.below.collect(way, ways);
             way.pop();
         }
+    }
+
+    /// The same set for a shape that may have changed since: what is taken as a whole now is owned as a whole.
+    #[must_use]
+    pub(super) fn reconciled(&self, shape: Shape<'_>) -> FieldSet {
+        let nodes = self.0.iter().map(|(step, node)| {
+            let inside = shape.at(step);
+            let node = match inside.is_whole() && !node.below.is_empty() {
+                true => Node { is_member: true, below: FieldSet::default() },
+                false => Node { is_member: node.is_member, below: node.below.reconciled(inside) },
+            };
+            (step.clone(), node)
+        });
+        FieldSet(nodes.collect())
+    }
+
+    /// Whether [`FieldSet::reconciled`] would change it.
+    pub(super) fn is_at_odds(&self, shape: Shape<'_>) -> bool {
+        self.0.iter().filter(|(_, node)| !node.below.is_empty()).any(|(step, node)| {
+            let inside = shape.at(step);
+            inside.is_whole() || node.below.is_at_odds(inside)
+        })
     }
 
     /// As `FieldsV1`.

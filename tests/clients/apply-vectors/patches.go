@@ -1,0 +1,5 @@
+package main
+
+import "bufio"
+
+func writePatches(out *bufio.Writer) {}
