@@ -222,43 +222,39 @@ pub fn nothing(of: &Value) -> Value {
     serde_json::json!({"apiVersion": of["apiVersion"], "kind": of["kind"], "metadata": {}})
 }
 
-/// Creates an object: all of it belongs to whoever does.
+/// Creates an object: all of it belongs to whoever does. Answers its `managedFields`.
 pub fn created<V: Versions>(
     versions: &V,
-    new: Value,
+    new: &Value,
     manager: &Manager,
     not_reached: &FieldSet,
     now: &str,
-) -> Result<Value, ApplyError> {
-    updated(versions, &nothing(&new), new, manager, not_reached, now)
+) -> Result<Option<Value>, ApplyError> {
+    updated(versions, &nothing(new), new, manager, not_reached, now)
 }
 
-/// Changes an object in any way but apply: what changed belongs to whoever changed it.
+/// Changes an object in any way but apply: what changed belongs to whoever changed it. Answers its `managedFields`.
 ///
 /// `new` may carry `managedFields` of its own, which count unless a subresource is written. An object that was made
 /// before anybody kept track, or whose owners were reset, is not kept track of until somebody applies to it.
 pub fn updated<V: Versions>(
     versions: &V,
     live: &Value,
-    mut new: Value,
+    new: &Value,
     manager: &Manager,
     not_reached: &FieldSet,
     now: &str,
-) -> Result<Value, ApplyError> {
-    let managers = known(live, &new, manager.subresource.is_empty());
-    if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
+) -> Result<Option<Value>, ApplyError> {
+    let managers = known(live, new, manager.subresource.is_empty());
     if managers.0.is_empty() && live["metadata"]["uid"].is_string() {
-        return Ok(new);
+        return Ok(None);
     }
     let writer = Writer { versions, manager, not_reached, now };
     let mut managers = writer.reconciled(managers);
-    let (changes, _) = writer.take_from_others(&without_managers(live), &new, &mut managers)?;
+    let (changes, _) = writer.take_from_others(live, new, &mut managers)?;
     writer.give(&changes, &mut managers);
     managers.cap();
-    managers.write(&mut new);
-    Ok(new)
+    Ok(managers.written())
 }
 
 /// Applies a configuration to an object, or to [`nothing`].
@@ -279,22 +275,21 @@ pub fn applied<V: Versions>(
     let shape = writer.shape(&manager.api_version)?;
     check(configuration, shape)?;
     let managers = Managers::read(live)?;
-    let live = without_managers(live);
     let managers = match managers.0.is_empty() {
         false => writer.reconciled(managers),
-        true => writer.before_first_apply(&live)?,
+        true => writer.before_first_apply(live)?,
     };
-    let done = writer.apply(&live, configuration, managers.clone(), force);
+    let done = writer.apply(live, configuration, managers.clone(), force);
     let mut new = match done {
         Err(ApplyError::Conflicts(conflicts)) if last_applied::concerns(&manager.name) => {
-            let Some(allowed) = last_applied::fields(&live, &manager.api_version, shape) else {
+            let Some(allowed) = last_applied::fields(live, &manager.api_version, shape) else {
                 return Err(ApplyError::Conflicts(conflicts));
             };
             let conflicts = conflicts.beside(&allowed);
             if !conflicts.is_empty() {
                 return Err(ApplyError::Conflicts(conflicts));
             }
-            writer.apply(&live, configuration, managers, true)?
+            writer.apply(live, configuration, managers, true)?
         }
         done => done?,
     };
@@ -302,14 +297,6 @@ pub fn applied<V: Versions>(
         last_applied::follow(&mut new, configuration);
     }
     Ok(new)
-}
-
-fn without_managers(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    object
 }
 
 impl<V: Versions> Writer<'_, V> {

@@ -97,10 +97,14 @@ impl Managers {
     /// Writes itself into an object; nothing is left of `managedFields` when there is nobody.
     pub fn write(&self, object: &mut Value) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-        if self.0.is_empty() {
-            metadata.remove("managedFields");
-            return;
-        }
+        match self.written() {
+            Some(entries) => metadata.insert("managedFields".into(), entries),
+            None => metadata.remove("managedFields"),
+        };
+    }
+
+    /// As `managedFields`; nothing when there is nobody.
+    pub fn written(&self) -> Option<Value> {
         let mut entries: Vec<(&Manager, &Owned)> = self.0.iter().collect();
         entries.sort_by_key(|(manager, owned)| {
             (manager.operation, &owned.time, &manager.name, &manager.api_version, &manager.subresource)
@@ -118,7 +122,7 @@ impl Managers {
             }
             entry
         });
-        metadata.insert("managedFields".into(), entries.collect());
+        (!self.0.is_empty()).then(|| entries.collect())
     }
 
     /// The set that a manager has; appliers are looked for in every version.

@@ -53,6 +53,15 @@ fn manager(name: &str, operation: Operation) -> Manager {
     Manager { operation, name: name.into(), api_version: "v1".into(), subresource: String::new() }
 }
 
+pub(super) fn owned_by(mut object: Value, owners: Option<Value>) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.remove("managedFields");
+    if let Some(owners) = owners {
+        metadata.insert("managedFields".into(), owners);
+    }
+    object
+}
+
 fn whole(mut spec: Value) -> Value {
     spec["apiVersion"] = "v1".into();
     spec["kind"] = "Thing".into();
@@ -106,9 +115,9 @@ impl Story {
         change(&mut new);
         let now = self.now();
         let manager = manager(name, Operation::Update);
-        let written =
-            updated(&self.versions, &self.object, new, &manager, &FieldSet::default(), &now).unwrap();
-        self.object = written;
+        let owners =
+            updated(&self.versions, &self.object, &new, &manager, &FieldSet::default(), &now).unwrap();
+        self.object = owned_by(new, owners);
     }
 
     fn fields(&self, name: &str) -> Value {
@@ -274,7 +283,8 @@ fn what_somebody_created_and_a_version_that_is_gone_are_told_apart() {
     let versions = One(schema());
     let new = whole(json!({"spec": {"replicas": 1}}));
     let by = manager("kubectl-create", Operation::Update);
-    let made = created(&versions, new, &by, &FieldSet::default(), "2026-01-01T00:00:00Z").unwrap();
+    let owners = created(&versions, &new, &by, &FieldSet::default(), "2026-01-01T00:00:00Z").unwrap();
+    let made = owned_by(new, owners);
     assert_eq!(
         made["metadata"]["managedFields"],
         json!([{"manager": "kubectl-create", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",

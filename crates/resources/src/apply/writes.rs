@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{tests::owned_by, *};
 use crate::{
     kinds,
     schema::{Schema, SchemaType},
@@ -100,7 +100,10 @@ fn every_write_to_a_real_kind_is_kept_track_of_as_in_the_original() {
                     let force = write["force"] == true;
                     applied(&versions, &live, &given, &manager, &not_reached, force, &now)
                 }
-                (_, None) => created(&versions, given, &manager, &not_reached, &now),
+                (_, None) => {
+                    let owners = created(&versions, &given, &manager, &not_reached, &now);
+                    owners.map(|owners| owned_by(given, owners))
+                }
                 (_, Some(live)) => {
                     let mut new = given;
                     new["metadata"]["uid"] = "the-uid".into();
@@ -116,7 +119,8 @@ fn every_write_to_a_real_kind_is_kept_track_of_as_in_the_original() {
                         }
                         _ => {}
                     }
-                    updated(&versions, live, new, &manager, &not_reached, &now)
+                    let owners = updated(&versions, live, &new, &manager, &not_reached, &now);
+                    owners.map(|owners| owned_by(new, owners))
                 }
             };
             if let Some(message) = write.get("message") {
