@@ -7,6 +7,7 @@ use sheaf_store::StoreError;
 use super::{
     Call, decode,
     options::{Freshness, WriteOptions},
+    ownership::set_owners,
     write::Written,
 };
 use crate::{
@@ -21,18 +22,24 @@ const NAME_DRAWS: usize = 8;
 
 impl ApiServer {
     pub(crate) async fn create(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
-        if call.served.terminating {
-            return Err(ApiError::method_not_allowed_because(
-                "create not allowed while custom resource definition is terminating",
-            ));
-        }
-        let options = WriteOptions::parse(call.query)?;
+        self.may_be_added(call)?;
+        let options = WriteOptions::parse(call.query, call.request.verb)?;
         let decoded = self.heavy(call.body.len(), || decode::object(call, &options))?;
         let written = self.create_object(call, decoded, options.dry_run).await?;
         self.written_response(call, &written, success::CREATED)
     }
 
-    /// Makes an object that is already decoded.
+    /// Whether anything new may appear among the objects of a kind.
+    pub(super) fn may_be_added(&self, call: &Call<'_>) -> Result<(), ApiError> {
+        match call.served.terminating {
+            false => Ok(()),
+            true => Err(ApiError::method_not_allowed_because(
+                "create not allowed while custom resource definition is terminating",
+            )),
+        }
+    }
+
+    /// Makes an object that is already decoded. All of it belongs to whoever asks.
     pub(crate) async fn create_object(
         &self,
         call: &Call<'_>,
@@ -40,6 +47,28 @@ impl ApiServer {
         dry_run: bool,
     ) -> Result<Written, ApiError> {
         self.settle_namespace(call, &mut object)?;
+        wipe(&mut object);
+        let owners = self.owners_of_new(call, &object);
+        set_owners(&mut object, owners);
+        match self.create_settled(call, object.clone(), dry_run).await {
+            // Who owns it is worth less than the object itself.
+            Err(why) if why.is_too_large() => {
+                set_owners(&mut object, None);
+                self.create_settled(call, object, dry_run).await
+            }
+            done => done,
+        }
+    }
+
+    /// Makes an object that has its owners.
+    pub(super) async fn create_settled(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        self.settle_namespace(call, &mut object)?;
+        wipe(&mut object);
         let metadata = &object["metadata"];
         if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
@@ -107,10 +136,7 @@ impl ApiServer {
     fn complete_new(&self, call: &Call<'_>, object: &mut Value) {
         let kind = &call.served.kind;
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"]
-            {
-                metadata.remove(field);
-            }
+            metadata.remove("resourceVersion");
         }
         object["metadata"]["uid"] = self.world.chance.uuid().into();
         object["metadata"]["creationTimestamp"] = self.world.clock.rfc3339().into();
@@ -125,5 +151,14 @@ impl ApiServer {
         }
         (kind.behaviour.prepare_create)(object);
         object_meta::tidy(object);
+    }
+}
+
+/// What a client cannot say of an object that is not there yet.
+fn wipe(object: &mut Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+            metadata.remove(field);
+        }
     }
 }
