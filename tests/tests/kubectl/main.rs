@@ -15,6 +15,7 @@ mod paging;
 mod racing;
 mod reading;
 mod restarts;
+mod server_side;
 
 use std::sync::OnceLock;
 
