@@ -1,7 +1,7 @@
 //! Server-side apply: saying what one wants of an object, and leaving the rest to others.
 
 use serde_json::Value;
-use sheaf_resources::apply::{self as engine, ApplyError};
+use sheaf_resources::apply::{self as engine, ApplyError, Operation};
 
 use super::{
     Call, decode,
@@ -41,7 +41,7 @@ impl ApiServer {
             let create = crate::request::ResourceRequest { verb: Verb::Create, ..call.request.clone() };
             self.authorize_resource(call.user, &create, call.query)?;
             let new = self.apply_to_nothing(call, &configuration)?;
-            match self.create_settled(call, new, options.dry_run).await {
+            match self.create_settled(call, new, options.dry_run, Operation::Apply).await {
                 // Somebody was faster: then there is something to apply to.
                 Err(why) if why.is_already_exists() => {}
                 done => return self.written_response(call, &done?, success::CREATED),

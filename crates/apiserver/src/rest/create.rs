@@ -1,18 +1,17 @@
 //! Making an object.
 
 use serde_json::{Value, json};
-use sheaf_resources::{names, object_meta};
+use sheaf_resources::{apply::Operation, names, object_meta};
 use sheaf_store::StoreError;
 
 use super::{
     Call, decode,
     options::{Freshness, WriteOptions},
-    ownership::set_owners,
+    ownership::{set_owners, take_owners},
     write::Written,
 };
 use crate::{
-    ApiServer,
-    admission::Operation,
+    ApiServer, admission,
     respond::ApiResponse,
     status::{ApiError, success},
 };
@@ -50,22 +49,16 @@ impl ApiServer {
         wipe(&mut object);
         let owners = self.owners_of_new(call, &object);
         set_owners(&mut object, owners);
-        match self.create_settled(call, object.clone(), dry_run).await {
-            // Who owns it is worth less than the object itself.
-            Err(why) if why.is_too_large() => {
-                set_owners(&mut object, None);
-                self.create_settled(call, object, dry_run).await
-            }
-            done => done,
-        }
+        self.create_settled(call, object, dry_run, Operation::Update).await
     }
 
-    /// Makes an object that has its owners.
+    /// Makes an object that has its owners, by applying it or otherwise.
     pub(super) async fn create_settled(
         &self,
         call: &Call<'_>,
         mut object: Value,
         dry_run: bool,
+        operation: Operation,
     ) -> Result<Written, ApiError> {
         self.settle_namespace(call, &mut object)?;
         wipe(&mut object);
@@ -86,7 +79,7 @@ impl ApiServer {
                     names::generated_name(&prefix, &self.world.chance.name_suffix()).into();
             }
             (call.served.kind.behaviour.default)(&mut object);
-            self.admit(call, Operation::Create { new: &mut object }).await?;
+            self.admit(call, admission::Operation::Create { new: &mut object }).await?;
             self.validate(call, &object, None)?;
             name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
             let place = crate::cache::place(&call.request.namespace, &name);
@@ -108,6 +101,12 @@ impl ApiServer {
                     drawn -= 1;
                 }
                 Err(StoreError::Conflict { .. }) => {}
+                // Who owns it is worth less than the object itself, except to one who applies.
+                Err(StoreError::TooLarge { .. })
+                    if operation == Operation::Update && take_owners(&mut object).is_some() =>
+                {
+                    drawn -= 1;
+                }
                 Err(why) => return Err(ApiError::from_store(&why, call.named(), &name)),
             }
         }

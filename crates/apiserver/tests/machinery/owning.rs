@@ -197,3 +197,57 @@ async fn what_the_server_adds_is_nobodys_and_what_it_made_is_its_own() {
     let of_bootstrap = house.get("/api/v1/namespaces/kube-system").await.ok();
     assert_eq!(owners(&of_bootstrap), ["sheaf Update"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_two_groups_show_has_owners_in_the_words_of_each() {
+    let house = House::new().await;
+    let core = "/api/v1/namespaces/default/events";
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"},
+        "eventTime": "2030-01-01T00:00:00.000000Z", "reportingController": "c", "reportingInstance": "i",
+        "action": "a", "reason": "r", "type": "Normal", "note": "n",
+        "regarding": {"kind": "ConfigMap", "namespace": "default", "name": "x"}});
+    let made = send_as(&house, "reporter", Method::POST, events, "application/json", event).await;
+    assert_eq!(made["metadata"]["managedFields"][0]["apiVersion"], "events.k8s.io/v1");
+    assert_eq!(fields(&made, "reporter Update")["f:note"], json!({}));
+    let patch = json!({"message": "m"});
+    let uri = format!("{core}/e");
+    let patched = send_as(&house, "editor", Method::PATCH, &uri, "application/merge-patch+json", patch).await;
+    assert_eq!(fields(&patched, "editor Update"), json!({"f:message": {}}));
+    assert_eq!(fields(&patched, "reporter Update").get("f:note"), None, "it is the same field");
+    assert_eq!(fields(&patched, "reporter Update")["f:reason"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_fits_only_without_its_owners_is_kept_without_them() {
+    let house = House::new().await;
+    house
+        .establish(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "heaps.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "heaps", "kind": "Heap"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+        }))
+        .await;
+    let heaps = "/apis/example.com/v1/heaps";
+    // Many short values: the list of their owners is as large as they are.
+    let heap = |name: &str, count: usize| -> Value {
+        let fields = (0..count).map(|n| (format!("a-name-of-some-length-{n}"), Value::from("x")));
+        let spec = Value::Object(fields.collect());
+        json!({"apiVersion": "example.com/v1", "kind": "Heap", "metadata": {"name": name}, "spec": spec})
+    };
+    let fits = house.post(heaps, heap("a", 20_000)).await.ok();
+    assert!(fits["metadata"]["managedFields"].is_array());
+    let large = house.post(heaps, heap("b", 60_000)).await.ok();
+    assert_eq!(large["metadata"].get("managedFields"), None);
+    assert_eq!(large["spec"].as_object().unwrap().len(), 60_000);
+    let mut larger = heap("a", 60_000);
+    larger["metadata"]["resourceVersion"] = fits["metadata"]["resourceVersion"].clone();
+    let larger = house.put(&format!("{heaps}/a"), larger).await.ok();
+    assert_eq!(larger["metadata"].get("managedFields"), None);
+    let by = format!("{heaps}/c?fieldManager=me");
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let refused = house.send(Method::PATCH, &by, &headers, heap("c", 60_000).to_string()).await;
+    assert_eq!(refused.refusal(), (413, "RequestEntityTooLarge"), "who applies is told");
+}

@@ -120,14 +120,14 @@ impl<V: Versions> Writer<'_, V> {
                 by_version.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
             }
             let Some(changes) = by_version.get(version) else { continue };
-            if !changes.is_same() {
-                let taken = owned
-                    .fields
-                    .intersection(&changes.modified)
-                    .union(&owned.fields.intersection(&changes.added));
+            // Changes are few and owned fields many: they are looked for the cheaper way round.
+            let taken = changes.modified.intersection(&owned.fields);
+            let taken = taken.union(&changes.added.intersection(&owned.fields));
+            if !taken.is_empty() {
                 conflicts.add(&manager, &taken);
-                owned.fields = owned.fields.difference(&taken).difference(&changes.removed);
+                owned.fields = owned.fields.difference(&taken);
             }
+            owned.fields = without_removed(owned.fields, changes);
             if !owned.fields.is_empty() {
                 managers.0.insert(manager, owned);
             }
@@ -143,7 +143,7 @@ impl<V: Versions> Writer<'_, V> {
         };
         let given = changes.modified.clone().union(&changes.added).difference(unowned());
         let time = if given.is_empty() { time } else { Some(self.now.to_owned()) };
-        let fields = fields.difference(&changes.removed).union(&given);
+        let fields = without_removed(fields, changes).union(&given);
         if !fields.is_empty() {
             managers.0.insert(self.manager.clone(), Owned { fields, time });
         }
@@ -187,6 +187,13 @@ impl<V: Versions> Writer<'_, V> {
         let gone = named(&merged, shape)?.difference(&named(&part, shape)?).intersection(&given_up);
         let pruned = remove(&merged, &gone, shape);
         Ok(self.versions.convert(&pruned, &self.manager.api_version))
+    }
+}
+
+fn without_removed(fields: FieldSet, changes: &Comparison) -> FieldSet {
+    match changes.removed.intersection(&fields).is_empty() {
+        true => fields,
+        false => fields.difference(&changes.removed),
     }
 }
 
