@@ -36,7 +36,7 @@ pub(super) fn fields(live: &Value, api_version: &str, shape: Shape<'_>) -> Optio
 /// Keeps the annotation of an object that has one in step with what is applied.
 pub(super) fn follow(object: &mut Value, configuration: &Value) {
     let Some(annotations) = object["metadata"]["annotations"].as_object_mut() else { return };
-    if !annotations.get(ANNOTATION).and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
+    if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {
         return;
     }
     let mut applied = configuration.clone();
