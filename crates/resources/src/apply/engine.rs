@@ -101,10 +101,9 @@ impl<V: Versions> Writer<'_, V> {
         new: &Value,
         managers: &mut Managers,
     ) -> Result<(Comparison, Conflicts), ApplyError> {
-        let mut by_version: BTreeMap<String, Comparison> = BTreeMap::new();
-        let own = self.manager.api_version.clone();
-        let comparison = compare(live, new, self.shape(&own)?)?.without(self.not_reached);
-        by_version.insert(own, comparison.clone());
+        let mut in_others: BTreeMap<String, Comparison> = BTreeMap::new();
+        let own = &self.manager.api_version;
+        let comparison = compare(live, new, self.shape(own)?)?.without(self.not_reached);
         let mut conflicts = Conflicts::default();
         let others = std::mem::take(&mut managers.0);
         for (manager, mut owned) in others {
@@ -113,13 +112,13 @@ impl<V: Versions> Writer<'_, V> {
                 continue;
             }
             let version = &manager.api_version;
-            if !by_version.contains_key(version) {
+            if version != own && !in_others.contains_key(version) {
                 // What a version that is gone had to say is forgotten.
                 let Some(shape) = self.versions.shape(version) else { continue };
                 let [live, new] = [live, new].map(|object| self.versions.convert(object, version));
-                by_version.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
+                in_others.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
             }
-            let Some(changes) = by_version.get(version) else { continue };
+            let changes = in_others.get(version).unwrap_or(&comparison);
             // Changes are few and owned fields many: they are looked for the cheaper way round.
             let taken = changes.modified.intersection(&owned.fields);
             let taken = taken.union(&changes.added.intersection(&owned.fields));
@@ -127,7 +126,7 @@ impl<V: Versions> Writer<'_, V> {
                 conflicts.add(&manager, &taken);
                 owned.fields = owned.fields.difference(&taken);
             }
-            owned.fields = without_removed(owned.fields, changes);
+            owned.fields = owned.fields.difference(&changes.removed);
             if !owned.fields.is_empty() {
                 managers.0.insert(manager, owned);
             }
@@ -136,14 +135,17 @@ impl<V: Versions> Writer<'_, V> {
     }
 
     /// Gives this manager what it changed. Its time is that of its last change.
-    fn give(&self, changes: &Comparison, managers: &mut Managers) {
+    fn give(&self, changes: Comparison, managers: &mut Managers) {
         let (fields, time) = match managers.0.remove(self.manager) {
             Some(owned) => (owned.fields, owned.time),
             None => (FieldSet::default(), None),
         };
-        let given = changes.modified.clone().union(&changes.added).difference(unowned());
+        let given = changes.added.union(&changes.modified).difference(unowned());
         let time = if given.is_empty() { time } else { Some(self.now.to_owned()) };
-        let fields = without_removed(fields, changes).union(&given);
+        let fields = match fields.is_empty() {
+            true => given,
+            false => fields.difference(&changes.removed).union(&given),
+        };
         if !fields.is_empty() {
             managers.0.insert(self.manager.clone(), Owned { fields, time });
         }
@@ -187,13 +189,6 @@ impl<V: Versions> Writer<'_, V> {
         let gone = named(&merged, shape)?.difference(&named(&part, shape)?).intersection(&given_up);
         let pruned = remove(&merged, &gone, shape);
         Ok(self.versions.convert(&pruned, &self.manager.api_version))
-    }
-}
-
-fn without_removed(fields: FieldSet, changes: &Comparison) -> FieldSet {
-    match changes.removed.intersection(&fields).is_empty() {
-        true => fields,
-        false => fields.difference(&changes.removed),
     }
 }
 
@@ -259,7 +254,7 @@ pub fn updated<V: Versions>(
     let writer = Writer { versions, manager, not_reached, now };
     let mut managers = writer.reconciled(managers);
     let (changes, _) = writer.take_from_others(live, new, &mut managers)?;
-    writer.give(&changes, &mut managers);
+    writer.give(changes, &mut managers);
     managers.cap();
     Ok(managers.written())
 }
@@ -315,7 +310,7 @@ impl<V: Versions> Writer<'_, V> {
         let shape = self.shape(&self.manager.api_version)?;
         let changes = compare(&nothing(live), live, shape)?.without(self.not_reached);
         let mut managers = Managers::default();
-        writer.give(&changes, &mut managers);
+        writer.give(changes, &mut managers);
         Ok(managers)
     }
 

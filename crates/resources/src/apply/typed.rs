@@ -57,7 +57,7 @@ impl Comparison {
 
     /// Without what nobody owns.
     #[must_use]
-    pub fn without(&self, ignored: &FieldSet) -> Comparison {
+    pub fn without(self, ignored: &FieldSet) -> Comparison {
         Comparison {
             added: self.added.recursive_difference(ignored),
             modified: self.modified.recursive_difference(ignored),
