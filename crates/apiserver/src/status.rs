@@ -6,7 +6,10 @@ use std::{fmt, time::Duration};
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use sheaf_resources::field_error::{FieldError, aggregate};
+use sheaf_resources::{
+    apply::Conflicts,
+    field_error::{FieldError, aggregate},
+};
 use sheaf_store::StoreError;
 
 /// Why a request was not done.
@@ -116,6 +119,23 @@ impl ApiError {
     pub fn conflict(what: Named<'_>, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
         ApiError::new(StatusCode::CONFLICT, "Conflict", message).about(what, name)
+    }
+
+    /// Two want a field to be different: one cause for each field and the one who owns it.
+    pub fn apply_conflict(conflicts: &Conflicts) -> Self {
+        let causes: Vec<Value> = conflicts
+            .iter()
+            .map(|conflict| {
+                json!({
+                    "reason": "FieldManagerConflict",
+                    "message": format!("conflict with {}", conflict.manager),
+                    "field": conflict.field(),
+                })
+            })
+            .collect();
+        let mut error = ApiError::new(StatusCode::CONFLICT, "Conflict", conflicts.to_string());
+        error.details = Some(json!({"causes": causes}));
+        error
     }
 
     pub fn stale(what: Named<'_>, name: &str) -> Self {
@@ -232,6 +252,11 @@ impl ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
+    /// What the original has no word for, and answers as its own fault.
+    pub fn unexplained(message: impl Into<String>) -> Self {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
     fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(Duration::from_secs(seconds));
         let details = self.details.get_or_insert_with(|| json!({}));
@@ -263,6 +288,10 @@ impl ApiError {
         self.reason == "NotFound"
     }
 
+    pub fn is_too_large(&self) -> bool {
+        self.reason == "RequestEntityTooLarge"
+    }
+
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
     }
@@ -282,6 +311,11 @@ impl ApiError {
             "reason": self.reason,
             "code": self.code,
         });
+        if self.reason.is_empty()
+            && let Some(status) = status.as_object_mut()
+        {
+            status.remove("reason");
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use sheaf_resources::{
+    apply::Shape,
     field_error::{FieldError, FieldPath},
     patch,
-    schema::JsonPath,
+    schema::{JsonPath, named_types},
 };
 
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
     respond::{self, ApiResponse},
     rest::{
         Call,
+        apply::{self, Configuration},
+        get::seen_as,
         options::WriteOptions,
         update::{Part, version_of},
         write::Written,
@@ -96,7 +99,7 @@ impl ApiServer {
 
     async fn scale(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
         let format = negotiate::format(call.headers)?;
-        let options = WriteOptions::parse(call.query)?;
+        let options = |call: &Call<'_>| WriteOptions::parse(call.query, call.request.verb);
         let written = match call.request.verb {
             Verb::Get => {
                 self.reach(crate::rest::options::get_freshness(call.query)?).await?;
@@ -104,11 +107,16 @@ impl ApiServer {
                 Written::Stored(object.ok_or_else(|| ApiError::not_found(call.named(), &call.request.name))?)
             }
             Verb::Update => {
+                let options = options(call)?;
                 let scale = body::decode(call.headers, &call.body)?.value;
                 self.modify(call, Part::Main, options.dry_run, |current| set_replicas(call, current, &scale))
                     .await?
             }
+            Verb::Patch if body::media_type(call.headers) == apply::MEDIA_TYPE => {
+                self.apply_scale(call).await?
+            }
             Verb::Patch => {
+                let options = options(call)?;
                 let change = body::json(&call.body)?.value;
                 let media = body::media_type(call.headers);
                 self.modify(call, Part::Main, options.dry_run, |current| {
@@ -122,7 +130,8 @@ impl ApiServer {
                         }
                         _ => {
                             return Err(ApiError::unsupported_media_type(
-                                "application/json-patch+json, application/merge-patch+json",
+                                "application/json-patch+json, application/merge-patch+json, \
+                                 application/apply-patch+yaml",
                             ));
                         }
                     };
@@ -137,6 +146,25 @@ impl ApiServer {
             Written::Imagined(object) => object,
         };
         Ok(respond::value(success::OK, format, &scale_of(call, &object)))
+    }
+}
+
+impl ApiServer {
+    /// Applies a Scale: its replicas become those of the object, and belong to whoever applies.
+    async fn apply_scale(&self, call: &Call<'_>) -> Result<Written, ApiError> {
+        let kind = &call.served.kind;
+        let options = WriteOptions::parse_apply(call.query)?;
+        let scale = apply::read(call, &options, ("autoscaling", "v1", "Scale"))?;
+        sheaf_resources::apply::check(&scale.value, Shape::of(named_types::scale()))
+            .map_err(|why| apply::told(&scale.value, why.into()))?;
+        let Some(paths) = &kind.scale else { return Err(ApiError::method_not_allowed()) };
+        let mut value = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": scale.value["metadata"],
+        });
+        paths.spec_replicas.set(&mut value, replicas_of(call, &scale.value)?.into());
+        let configuration = Configuration { value, force: scale.force };
+        let change = |current: &Value| self.apply_to(call, &seen_as(kind, current.clone()), &configuration);
+        self.modify_settled(call, Part::Main, options.dry_run, change).await
     }
 }
 
@@ -163,14 +191,7 @@ fn scale_of(call: &Call<'_>, object: &Value) -> Value {
 fn set_replicas(call: &Call<'_>, current: &Value, scale: &Value) -> Result<Value, ApiError> {
     let kind = &call.served.kind;
     let Some(paths) = &kind.scale else { return Err(ApiError::method_not_allowed()) };
-    let replicas = match &scale["spec"]["replicas"] {
-        Value::Null => 0,
-        value => value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n)).ok_or_else(|| {
-            let path = FieldPath::new("spec").child("replicas");
-            let error = FieldError::invalid(&path, value.clone(), "must be greater than or equal to 0");
-            ApiError::invalid("autoscaling", "Scale", &call.request.name, &[error])
-        })?,
-    };
+    let replicas = replicas_of(call, scale)?;
     let mut object = current.clone();
     paths.spec_replicas.set(&mut object, replicas.into());
     let version = version_of(scale);
@@ -178,6 +199,17 @@ fn set_replicas(call: &Call<'_>, current: &Value, scale: &Value) -> Result<Value
         object["metadata"]["resourceVersion"] = version.into();
     }
     Ok(object)
+}
+
+fn replicas_of(call: &Call<'_>, scale: &Value) -> Result<i64, ApiError> {
+    match &scale["spec"]["replicas"] {
+        Value::Null => Ok(0),
+        value => value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n)).ok_or_else(|| {
+            let path = FieldPath::new("spec").child("replicas");
+            let error = FieldError::invalid(&path, value.clone(), "must be greater than or equal to 0");
+            ApiError::invalid("autoscaling", "Scale", &call.request.name, &[error])
+        }),
+    }
 }
 
 /// What identity refused, in the API's words.

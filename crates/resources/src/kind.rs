@@ -189,6 +189,14 @@ impl SchemaSource {
             SchemaSource::Custom(schema) => schema.clone(),
         }
     }
+
+    /// The same, without holding on to it.
+    pub fn look(&self) -> &Schema {
+        match self {
+            SchemaSource::BuiltIn { make, made, .. } => made.get_or_init(|| Arc::new(make())),
+            SchemaSource::Custom(schema) => schema,
+        }
+    }
 }
 
 /// One kind in one version.

@@ -72,6 +72,7 @@ pub fn check_types(object: &Value) -> Result<(), String> {
         }
     }
     check_list(metadata, "finalizers", Value::is_string)?;
+    check_list(metadata, "managedFields", Value::is_object)?;
     check_list(metadata, "ownerReferences", Value::is_object)
 }
 
@@ -248,9 +249,10 @@ pub fn keep_server_owned(new: &mut Value, old: &Value) {
 pub fn tidy(object: &mut Value) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     metadata.remove("selfLink");
-    metadata.remove("managedFields");
-    metadata.retain(|_, value| match value {
+    metadata.retain(|name, value| match value {
         Value::Null => false,
+        // An empty one asks for something: to forget all owners.
+        Value::Array(_) if name == "managedFields" => true,
         Value::Object(members) => !members.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::String(text) => !text.is_empty(),

@@ -3,6 +3,9 @@
 //	apply-vectors topology   how the lists and objects of built-in kinds merge
 //	apply-vectors stories    managers who apply and update one object, and what the original's library makes of each
 //	                         step: one JSON document per line
+//	apply-vectors writes     the same for real kinds, through all of the original's bookkeeping: what clients send as
+//	                         managedFields, what subresources reach, times, the words of conflicts
+//	apply-vectors patches    strategic merge patches and what comes of them
 package main
 
 import (
@@ -98,8 +101,12 @@ func main() {
 		writeTopology(out)
 	case len(os.Args) == 2 && os.Args[1] == "stories":
 		writeStories(out)
+	case len(os.Args) == 2 && os.Args[1] == "writes":
+		writeWrites(out)
+	case len(os.Args) == 2 && os.Args[1] == "patches":
+		writePatches(out)
 	default:
-		fmt.Fprintln(os.Stderr, "usage: apply-vectors topology|stories")
+		fmt.Fprintln(os.Stderr, "usage: apply-vectors topology|stories|writes|patches")
 		os.Exit(2)
 	}
 }

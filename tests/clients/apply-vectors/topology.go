@@ -68,6 +68,20 @@ func writeTopology(out io.Writer) {
 		names = append(names, name)
 	}
 	sort.Strings(names)
+	keys := map[string]bool{}
+	for _, name := range names {
+		definition := types[name]
+		if definition.Map == nil {
+			continue
+		}
+		for _, field := range definition.Map.Fields {
+			if list := field.Type.Inlined.List; list != nil && list.ElementType.NamedType != nil {
+				for _, key := range list.Keys {
+					keys[*list.ElementType.NamedType+" "+key] = true
+				}
+			}
+		}
+	}
 	for _, name := range names {
 		definition := types[name]
 		if definition.Map == nil {
@@ -99,9 +113,12 @@ func writeTopology(out io.Writer) {
 				// A Go struct that is no pointer: it is there even when nobody wrote it.
 				write("always")
 			default:
-				text, err := json.Marshal(value)
-				must(err)
-				write("default %s", text)
+				// What else has a default gets it when it is decoded; a key is asked for before that.
+				if keys[name+" "+field.Name] {
+					text, err := json.Marshal(value)
+					must(err)
+					write("default %s", text)
+				}
 			}
 		}
 	}

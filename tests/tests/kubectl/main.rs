@@ -15,6 +15,7 @@ mod paging;
 mod racing;
 mod reading;
 mod restarts;
+mod server_side;
 mod validation_rules;
 
 use std::sync::OnceLock;

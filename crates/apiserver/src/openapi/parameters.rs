@@ -43,6 +43,8 @@ static FIELD_VALIDATION: Parameter = query(
     "What becomes of fields that are unknown or given twice: 'Ignore' drops them silently, 'Warn' (the \
      default) drops them with a warning, 'Strict' refuses the request.",
 );
+static FORCE: Parameter =
+    query("force", "boolean", "On an apply: take fields that others own and want otherwise.");
 static GRACE_PERIOD_SECONDS: Parameter =
     query("gracePeriodSeconds", "integer", "Seconds until the object is deleted for good; 0 is at once.");
 static LABEL_SELECTOR: Parameter =
@@ -93,6 +95,7 @@ pub static LIST: Set = &[
 ];
 pub static READ: Set = &[&RESOURCE_VERSION];
 pub static WRITE: Set = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION];
+pub static PATCH: Set = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION, &FORCE];
 pub static DELETE: Set = &[&DRY_RUN, &GRACE_PERIOD_SECONDS, &ORPHAN_DEPENDENTS, &PROPAGATION_POLICY];
 pub static DELETE_COLLECTION: Set = &[
     &CONTINUE,
@@ -137,7 +140,7 @@ impl Parameter {
 
 /// All of them by name, for the head of the v2 document.
 pub fn shared() -> Map<String, Value> {
-    [LIST, READ, WRITE, DELETE, DELETE_COLLECTION, IN_PATHS]
+    [LIST, READ, PATCH, DELETE, DELETE_COLLECTION, IN_PATHS]
         .into_iter()
         .flatten()
         .map(|parameter| (parameter.name.to_string(), parameter.written(Flavour::V2)))

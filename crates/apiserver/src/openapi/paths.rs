@@ -19,8 +19,10 @@ use super::{
     parameters::{self, NAME, NAMESPACE, PRETTY, Parameter},
 };
 
-const PATCHES: &[&str] = &["application/json-patch+json", "application/merge-patch+json"];
+const PATCHES: &[&str] =
+    &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
 const PATCHES_OF_BUILT_INS: &[&str] = &[
+    "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -215,7 +217,7 @@ impl<'a> Resource<'a> {
 
     fn patch(&self) -> Operation<'_> {
         Operation {
-            parameters: parameters::WRITE,
+            parameters: parameters::PATCH,
             body: Some(self.patch_body()),
             codes: &["200", "201"],
             ..self.operation("patch", "", "patch", format!("change parts of a {}", self.kind.kind))
@@ -281,7 +283,7 @@ impl<'a> Resource<'a> {
                         "patch",
                         "patch",
                         "patch",
-                        parameters::WRITE,
+                        parameters::PATCH,
                         Some(self.patch_body()),
                         &["200", "201"],
                     ),

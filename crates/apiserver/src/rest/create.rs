@@ -1,17 +1,17 @@
 //! Making an object.
 
 use serde_json::{Value, json};
-use sheaf_resources::{names, object_meta};
+use sheaf_resources::{apply::Operation, names, object_meta};
 use sheaf_store::StoreError;
 
 use super::{
     Call, decode,
     options::{Freshness, WriteOptions},
+    ownership::{set_owners, take_owners},
     write::Written,
 };
 use crate::{
-    ApiServer,
-    admission::Operation,
+    ApiServer, admission,
     respond::ApiResponse,
     status::{ApiError, success},
 };
@@ -21,18 +21,24 @@ const NAME_DRAWS: usize = 8;
 
 impl ApiServer {
     pub(crate) async fn create(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
-        if call.served.terminating {
-            return Err(ApiError::method_not_allowed_because(
-                "create not allowed while custom resource definition is terminating",
-            ));
-        }
-        let options = WriteOptions::parse(call.query)?;
+        self.may_be_added(call)?;
+        let options = WriteOptions::parse(call.query, call.request.verb)?;
         let decoded = self.heavy(call.body.len(), || decode::object(call, &options))?;
         let written = self.create_object(call, decoded, options.dry_run).await?;
         self.written_response(call, &written, success::CREATED)
     }
 
-    /// Makes an object that is already decoded.
+    /// Whether anything new may appear among the objects of a kind.
+    pub(super) fn may_be_added(&self, call: &Call<'_>) -> Result<(), ApiError> {
+        match call.served.terminating {
+            false => Ok(()),
+            true => Err(ApiError::method_not_allowed_because(
+                "create not allowed while custom resource definition is terminating",
+            )),
+        }
+    }
+
+    /// Makes an object that is already decoded. All of it belongs to whoever asks.
     pub(crate) async fn create_object(
         &self,
         call: &Call<'_>,
@@ -40,6 +46,22 @@ impl ApiServer {
         dry_run: bool,
     ) -> Result<Written, ApiError> {
         self.settle_namespace(call, &mut object)?;
+        wipe(&mut object);
+        let owners = self.owners_of_new(call, &object);
+        set_owners(&mut object, owners);
+        self.create_settled(call, object, dry_run, Operation::Update).await
+    }
+
+    /// Makes an object that has its owners, by applying it or otherwise.
+    pub(super) async fn create_settled(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        dry_run: bool,
+        operation: Operation,
+    ) -> Result<Written, ApiError> {
+        self.settle_namespace(call, &mut object)?;
+        wipe(&mut object);
         let metadata = &object["metadata"];
         if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
@@ -57,7 +79,7 @@ impl ApiServer {
                     names::generated_name(&prefix, &self.world.chance.name_suffix()).into();
             }
             (call.served.kind.behaviour.default)(&mut object);
-            self.admit(call, Operation::Create { new: &mut object }).await?;
+            self.admit(call, admission::Operation::Create { new: &mut object }).await?;
             self.validate(call, &object, None)?;
             name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
             let place = crate::cache::place(&call.request.namespace, &name);
@@ -79,6 +101,12 @@ impl ApiServer {
                     drawn -= 1;
                 }
                 Err(StoreError::Conflict { .. }) => {}
+                // Who owns it is worth less than the object itself, except to one who applies.
+                Err(StoreError::TooLarge { .. })
+                    if operation == Operation::Update && take_owners(&mut object).is_some() =>
+                {
+                    drawn -= 1;
+                }
                 Err(why) => return Err(ApiError::from_store(&why, call.named(), &name)),
             }
         }
@@ -107,10 +135,7 @@ impl ApiServer {
     fn complete_new(&self, call: &Call<'_>, object: &mut Value) {
         let kind = &call.served.kind;
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"]
-            {
-                metadata.remove(field);
-            }
+            metadata.remove("resourceVersion");
         }
         object["metadata"]["uid"] = self.world.chance.uuid().into();
         object["metadata"]["creationTimestamp"] = self.world.clock.rfc3339().into();
@@ -125,5 +150,14 @@ impl ApiServer {
         }
         (kind.behaviour.prepare_create)(object);
         object_meta::tidy(object);
+    }
+}
+
+/// What a client cannot say of an object that is not there yet.
+fn wipe(object: &mut Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+            metadata.remove(field);
+        }
     }
 }

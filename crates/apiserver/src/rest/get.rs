@@ -78,7 +78,11 @@ impl ApiServer {
 
 /// An object in the version a kind serves, read and converted.
 pub fn shown(kind: &Kind, object: &CachedObject) -> Value {
-    let mut value = object.to_value();
+    seen_as(kind, object.to_value())
+}
+
+/// A stored object in the version a kind serves.
+pub fn seen_as(kind: &Kind, mut value: Value) -> Value {
     if let Some(conversion) = &kind.conversion {
         (conversion.from_stored)(&mut value);
     }

@@ -4,6 +4,7 @@
 //! ([`write`]): decode, default, validate, admit, compare-and-swap. Nothing here knows a kind by name, except
 //! where a kind has a subresource of its own.
 
+pub mod apply;
 mod attempt;
 pub mod continuation;
 pub mod create;
@@ -12,6 +13,7 @@ pub mod delete;
 pub mod get;
 pub mod list;
 pub mod options;
+mod ownership;
 pub mod patch;
 pub mod selection;
 pub mod table;

@@ -3,7 +3,10 @@
 use serde_json::Value;
 use sheaf_resources::field_error::{FieldError, FieldPath};
 
-use crate::{request::Query, status::ApiError};
+use crate::{
+    request::{Query, Verb},
+    status::ApiError,
+};
 
 /// Which state a read shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +31,39 @@ pub enum FieldValidation {
 pub struct WriteOptions {
     pub dry_run: bool,
     pub field_validation: FieldValidation,
+    /// Applying takes what others own.
+    pub force: bool,
 }
 
+/// The longest name of one who writes.
+const LONGEST_MANAGER: usize = 128;
+
 impl WriteOptions {
-    pub fn parse(query: &Query) -> Result<Self, ApiError> {
-        let dry_run = dry_run(query.all("dryRun"))?;
+    pub fn parse(query: &Query, verb: Verb) -> Result<Self, ApiError> {
+        let kind = match verb {
+            Verb::Update => "UpdateOptions",
+            Verb::Patch => "PatchOptions",
+            _ => "CreateOptions",
+        };
+        if verb == Verb::Patch && query.all("force").next().is_some() {
+            let path = FieldPath::new("force");
+            let error = FieldError::forbidden(&path, "may not be specified for non-apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
+        }
+        Self::read(query, kind)
+    }
+
+    /// Of an apply, which must say who applies.
+    pub fn parse_apply(query: &Query) -> Result<Self, ApiError> {
+        if query.get("fieldManager").is_none() {
+            let error = FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        Ok(WriteOptions { force: query.flag("force"), ..Self::read(query, "PatchOptions")? })
+    }
+
+    fn read(query: &Query, kind: &str) -> Result<Self, ApiError> {
+        let dry_run = dry_run(query.all("dryRun"), kind)?;
         let field_validation = match query.get("fieldValidation") {
             None | Some("Warn") => FieldValidation::Warn,
             Some("Ignore") => FieldValidation::Ignore,
@@ -43,24 +74,47 @@ impl WriteOptions {
                     other,
                     ["Ignore", "Strict", "Warn"],
                 );
-                return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
+                return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
             }
         };
-        if let Some(manager) = query.get("fieldManager")
-            && (manager.len() > 128 || manager.chars().any(char::is_control))
-        {
-            let error = FieldError::invalid(
-                &FieldPath::new("fieldManager"),
-                manager,
-                "must be at most 128 printable characters",
-            );
-            return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
+        let errors = manager_problems(query.get("fieldManager").unwrap_or_default());
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", kind, "", &errors));
         }
-        Ok(WriteOptions { dry_run, field_validation })
+        Ok(WriteOptions { dry_run, field_validation, force: false })
     }
 }
 
-fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, ApiError> {
+fn manager_problems(manager: &str) -> Vec<FieldError> {
+    let path = FieldPath::new("fieldManager");
+    let mut errors = Vec::new();
+    if manager.len() > LONGEST_MANAGER {
+        errors.push(FieldError::too_long(&path, LONGEST_MANAGER as u64));
+    }
+    for (at, odd) in manager.char_indices().filter(|(_, letter)| !is_printable(*letter)) {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(odd));
+        errors.push(FieldError::invalid(&path, manager, why));
+    }
+    errors
+}
+
+fn is_printable(letter: char) -> bool {
+    letter == ' ' || !(letter.is_control() || letter.is_whitespace())
+}
+
+/// Who writes, by the name of the program that sent the request: `kubectl` of `kubectl/v1.34.1 (linux/amd64)`.
+pub fn manager_of_agent(agent: &str) -> String {
+    let mut name = String::new();
+    for letter in agent.split('/').next().unwrap_or_default().chars().filter(|c| is_printable(*c)) {
+        if name.len() + letter.len_utf8() > LONGEST_MANAGER {
+            break;
+        }
+        name.push(letter);
+    }
+    name
+}
+
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> Result<bool, ApiError> {
     let mut dry = false;
     for value in values {
         match value {
@@ -68,7 +122,7 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, ApiError> 
             "" => {}
             other => {
                 let error = FieldError::not_supported(&FieldPath::new("dryRun"), other, ["All"]);
-                return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
+                return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
             }
         }
     }
@@ -174,7 +228,8 @@ pub struct DeleteOptions {
 
 impl DeleteOptions {
     pub fn parse(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
-        let mut options = DeleteOptions { dry_run: dry_run(query.all("dryRun"))?, ..Default::default() };
+        let mut options =
+            DeleteOptions { dry_run: dry_run(query.all("dryRun"), "DeleteOptions")?, ..Default::default() };
         let invalid = |path: &str, value: &str, why: &str| {
             let error = FieldError::invalid(&FieldPath::new(path), value, why);
             ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error])
@@ -187,7 +242,7 @@ impl DeleteOptions {
             _ => return Err(ApiError::bad_request("decoded object cannot be converted to DeleteOptions")),
         }
         if let Some(values) = body["dryRun"].as_array() {
-            options.dry_run |= dry_run(values.iter().map(|v| v.as_str().unwrap_or("?")))?;
+            options.dry_run |= dry_run(values.iter().map(|v| v.as_str().unwrap_or("?")), "DeleteOptions")?;
         }
         let text = |value: &Value| value.as_str().filter(|s| !s.is_empty()).map(str::to_string);
         options.uid = text(&body["preconditions"]["uid"]);
@@ -288,9 +343,38 @@ mod tests {
 
     #[test]
     fn only_all_is_a_dry_run() {
-        assert!(WriteOptions::parse(&query("dryRun=All")).unwrap().dry_run);
-        assert!(!WriteOptions::parse(&query("")).unwrap().dry_run);
-        assert!(WriteOptions::parse(&query("dryRun=Some")).is_err());
-        assert!(WriteOptions::parse(&query("fieldValidation=Sometimes")).is_err());
+        let read = |text: &str| WriteOptions::parse(&query(text), Verb::Update);
+        assert!(read("dryRun=All").unwrap().dry_run);
+        assert!(!read("").unwrap().dry_run);
+        assert!(read("dryRun=Some").is_err());
+        assert!(read("fieldValidation=Sometimes").is_err());
+    }
+
+    #[test]
+    fn who_applies_must_say_who_it_is_and_nobody_else_may_force() {
+        let why = WriteOptions::parse_apply(&query("force=true")).unwrap_err();
+        assert_eq!(
+            why.message(),
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"
+        );
+        assert!(WriteOptions::parse_apply(&query("fieldManager=me&force=true")).unwrap().force);
+        assert!(!WriteOptions::parse_apply(&query("fieldManager=me&force=false")).unwrap().force);
+        let why = WriteOptions::parse(&query("force=false"), Verb::Patch).unwrap_err();
+        assert_eq!(
+            why.message(),
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
+        );
+        let why = WriteOptions::parse(&query("fieldManager=a%09b"), Verb::Update).unwrap_err();
+        assert!(why.message().ends_with("invalid character U+0009 (at position 1)"), "{}", why.message());
+        let long = format!("fieldManager={}", "x".repeat(129));
+        assert!(WriteOptions::parse(&query(&long), Verb::Update).is_err());
+    }
+
+    #[test]
+    fn a_program_is_known_by_the_first_part_of_its_agent() {
+        assert_eq!(manager_of_agent("kubectl/v1.34.1 (linux/amd64)"), "kubectl");
+        assert_eq!(manager_of_agent("a\u{7}b c"), "ab c");
+        assert_eq!(manager_of_agent(&"é".repeat(100)).len(), 128);
+        assert_eq!(manager_of_agent(""), "");
     }
 }

@@ -7,21 +7,21 @@ use sheaf_resources::{
 };
 
 use super::{
-    Call, decode,
-    get::shown,
+    Call, apply as applying, decode,
+    get::seen_as,
     options::WriteOptions,
     update::{Part, version_of},
 };
 use crate::{
     ApiServer, body,
-    cache::object::{self, CachedObject},
     respond::ApiResponse,
     status::{ApiError, success},
 };
 
-const FOR_BUILT_IN: &str =
-    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
-const FOR_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json";
+const FOR_BUILT_IN: &str = "application/json-patch+json, application/merge-patch+json, \
+    application/strategic-merge-patch+json, application/apply-patch+yaml";
+const FOR_CUSTOM: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 /// A patch, read once and applied as often as needed.
 enum Patch {
@@ -32,12 +32,15 @@ enum Patch {
 
 impl ApiServer {
     pub(crate) async fn patch(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        if body::media_type(call.headers) == applying::MEDIA_TYPE {
+            return self.apply(call).await;
+        }
         let part = Part::of(call)?;
-        let options = WriteOptions::parse(call.query)?;
+        let options = WriteOptions::parse(call.query, call.request.verb)?;
         let (patch, repeated) = read_patch(call)?;
         let change = |current: &Value| {
             // A patch is written against the version the client sees.
-            let seen = shown_value(call, current)?;
+            let seen = seen(call, current)?;
             let mut patched = apply(call, &patch, &seen)?;
             // A patch that does not speak of the version means: whatever is there now.
             if version_of(&patched).is_empty() || version_of(&patched) == version_of(&seen) {
@@ -69,15 +72,13 @@ fn unfit(patched: Result<Value, ApiError>, why: &ApiError) -> ApiError {
     ApiError::invalid("", "", "", &[error])
 }
 
-fn shown_value(call: &Call<'_>, stored: &Value) -> Result<Value, ApiError> {
+/// A stored object, with its resourceVersion, in the version asked for.
+pub(super) fn seen(call: &Call<'_>, stored: &Value) -> Result<Value, ApiError> {
     let kind = &call.served.kind;
-    if kind.conversion.is_none() && kind.api_version() == kind.stored_version {
-        return Ok(stored.clone());
+    match kind.conversion.is_none() && kind.api_version() == kind.stored_version {
+        true => Ok(stored.clone()),
+        false => Ok(seen_as(kind, stored.clone())),
     }
-    let revision = version_of(stored).parse().unwrap_or_default();
-    let object =
-        CachedObject::decode("/".into(), revision, &object::encode(stored)).map_err(ApiError::internal)?;
-    Ok(shown(kind, &object))
 }
 
 fn read_patch(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {

@@ -19,7 +19,14 @@ use sheaf_resources::{
 };
 use sheaf_store::StoreError;
 
-use super::{Call, attempt::Attempt, decode, options::WriteOptions, write::Written};
+use super::{
+    Call,
+    attempt::Attempt,
+    decode,
+    options::WriteOptions,
+    ownership::{is_same_but_for_times, set_owners, take_owners},
+    write::Written,
+};
 use crate::{
     ApiServer,
     admission::Operation,
@@ -53,7 +60,7 @@ impl Part {
 impl ApiServer {
     pub(crate) async fn update(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
         let part = Part::of(call)?;
-        let options = WriteOptions::parse(call.query)?;
+        let options = WriteOptions::parse(call.query, call.request.verb)?;
         let decoded = self.heavy(call.body.len(), || decode::object(call, &options))?;
         let mut object = decoded;
         self.settle_namespace(call, &mut object)?;
@@ -94,7 +101,37 @@ impl ApiServer {
 
     /// Applies `change` to the object named in the path. `change` sees the current object in its stored version
     /// (with its resourceVersion) and answers the wished one in the same version; it may be called several times.
+    ///
+    /// What it changes belongs to whoever asks.
     pub(crate) async fn modify(
+        &self,
+        call: &Call<'_>,
+        part: Part,
+        dry_run: bool,
+        change: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Written, ApiError> {
+        let owned = |old: &Value| {
+            let mut new = change(old)?;
+            let owners = self.owners_after(call, old, &new);
+            set_owners(&mut new, owners);
+            Ok(new)
+        };
+        match self.modify_settled(call, part, dry_run, owned).await {
+            // Who owns it is worth less than the change itself.
+            Err(why) if why.is_too_large() => {
+                let disowned = |old: &Value| {
+                    let mut new = change(old)?;
+                    set_owners(&mut new, None);
+                    Ok(new)
+                };
+                self.modify_settled(call, part, dry_run, disowned).await
+            }
+            done => done,
+        }
+    }
+
+    /// The same where `change` answers the owners too.
+    pub(crate) async fn modify_settled(
         &self,
         call: &Call<'_>,
         part: Part,
@@ -145,14 +182,16 @@ impl ApiServer {
             let kind = &call.served.kind;
             return Err(ApiError::invalid(&kind.group, &kind.kind, &call.request.name, &errors).into());
         }
+        let owners = take_owners(&mut new);
         prepare(call, part, &mut new, &old);
+        set_owners(&mut new, owners);
         self.admit(call, Operation::Update { new: &mut new, old: &old, part }).await?;
         count_generation(&call.served.kind, &mut new, &old);
         self.validate(call, &new, Some(&old))?;
         without_version(&mut new);
         let mut old = old;
         without_version(&mut old);
-        if new == old {
+        if is_same_but_for_times(&new, &old) {
             return Ok(Written::Stored(current.clone()));
         }
         if dry_run {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod applying;
 mod bootstrap;
 mod custom_resources;
 mod deleting;
@@ -14,6 +15,7 @@ mod machine_subresources;
 mod machines;
 mod node_identity;
 mod node_machines;
+mod owning;
 mod refused_power;
 mod sealing;
 mod two_servers;

@@ -1,14 +1,17 @@
 //! What a write does to an object and to who owns its fields.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use serde_json::Value;
 
 use super::{
+    check::{NoConfiguration, check},
+    conflict::Conflicts,
     field_set::FieldSet,
+    last_applied,
     managers::{Manager, Managers, Operation, Owned, Unreadable},
     shape::{Misfit, Shape},
-    step::Step,
+    step::{self, Step},
     typed::{Comparison, compare, fields_of, merge, remove},
 };
 
@@ -23,38 +26,27 @@ pub trait Versions {
     fn convert(&self, object: &Value, api_version: &str) -> Value;
 }
 
-/// Fields that two managers want to be different.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    pub manager: Manager,
-    pub time: Option<String>,
-    pub way: Vec<Step>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     #[error("{0}")]
     Misfit(#[from] Misfit),
     #[error("{0}")]
+    NoConfiguration(#[from] NoConfiguration),
+    #[error("failed to decode managed fields: {0}")]
     Unreadable(#[from] Unreadable),
     #[error("the version {0} is not served")]
     NoSuchVersion(String),
-    /// In the order of the managers.
-    #[error("there are conflicts")]
-    Conflicts(Vec<Conflict>),
-}
-
-/// What comes of a write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Applied {
-    /// With its `managedFields`.
-    pub object: Value,
-    /// Nothing changed, neither fields nor owners.
-    pub is_same: bool,
+    #[error("{0}")]
+    Conflicts(Conflicts),
 }
 
 /// What an object is made of that nobody owns: its identity, and what the server keeps.
-fn unowned() -> FieldSet {
+fn unowned() -> &'static FieldSet {
+    static UNOWNED: OnceLock<FieldSet> = OnceLock::new();
+    UNOWNED.get_or_init(make_unowned)
+}
+
+fn make_unowned() -> FieldSet {
     let metadata = [
         "name",
         "namespace",
@@ -77,15 +69,6 @@ fn unowned() -> FieldSet {
     set
 }
 
-/// What does not count as a change: the server's own bookkeeping.
-fn identity() -> FieldSet {
-    let mut set = FieldSet::default();
-    for name in ["managedFields", "resourceVersion"] {
-        set.insert(&[Step::field("metadata"), Step::field(name)]);
-    }
-    set
-}
-
 /// A manager at work.
 struct Writer<'a, V> {
     versions: &'a V,
@@ -100,44 +83,72 @@ impl<V: Versions> Writer<'_, V> {
         self.versions.shape(api_version).ok_or_else(|| ApplyError::NoSuchVersion(api_version.to_owned()))
     }
 
+    /// What is known of the owners, in the shapes that fields have today.
+    fn reconciled(&self, mut managers: Managers) -> Managers {
+        for (manager, owned) in &mut managers.0 {
+            let shape = self.versions.shape(&manager.api_version);
+            if let Some(shape) = shape.filter(|shape| owned.fields.is_at_odds(*shape)) {
+                owned.fields = owned.fields.reconciled(shape);
+            }
+        }
+        managers
+    }
+
     /// Takes from the others what changes under them; tells with whom that is at odds.
     fn take_from_others(
         &self,
         live: &Value,
         new: &Value,
         managers: &mut Managers,
-    ) -> Result<(Comparison, Vec<Conflict>), ApplyError> {
-        let mut by_version: BTreeMap<String, Comparison> = BTreeMap::new();
-        let own = self.manager.api_version.clone();
-        let comparison = compare(live, new, self.shape(&own)?)?.without(self.not_reached);
-        by_version.insert(own, comparison.clone());
-        let mut conflicts = Vec::new();
+    ) -> Result<(Comparison, Conflicts), ApplyError> {
+        let mut in_others: BTreeMap<String, Comparison> = BTreeMap::new();
+        let own = &self.manager.api_version;
+        let comparison = compare(live, new, self.shape(own)?)?.without(self.not_reached);
+        let mut conflicts = Conflicts::default();
         let others = std::mem::take(&mut managers.0);
-        for (manager, owned) in others {
+        for (manager, mut owned) in others {
             if manager == *self.manager {
                 managers.0.insert(manager, owned);
                 continue;
             }
             let version = &manager.api_version;
-            if !by_version.contains_key(version) {
+            if version != own && !in_others.contains_key(version) {
                 // What a version that is gone had to say is forgotten.
                 let Some(shape) = self.versions.shape(version) else { continue };
                 let [live, new] = [live, new].map(|object| self.versions.convert(object, version));
-                by_version.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
+                in_others.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
             }
-            let Some(changes) = by_version.get(version) else { continue };
-            let taken = owned.fields.intersection(&changes.modified.clone().union(&changes.added));
-            conflicts.extend(taken.ways().into_iter().map(|way| Conflict {
-                manager: manager.clone(),
-                time: owned.time.clone(),
-                way,
-            }));
-            let left = owned.fields.difference(&taken).difference(&changes.removed);
-            if !left.is_empty() {
-                managers.0.insert(manager, Owned { fields: left, ..owned });
+            let changes = in_others.get(version).unwrap_or(&comparison);
+            // Changes are few and owned fields many: they are looked for the cheaper way round.
+            let taken = changes.modified.intersection(&owned.fields);
+            let taken = taken.union(&changes.added.intersection(&owned.fields));
+            if !taken.is_empty() {
+                conflicts.add(&manager, &taken);
+                owned.fields = owned.fields.difference(&taken);
+            }
+            owned.fields = owned.fields.difference(&changes.removed);
+            if !owned.fields.is_empty() {
+                managers.0.insert(manager, owned);
             }
         }
         Ok((comparison, conflicts))
+    }
+
+    /// Gives this manager what it changed. Its time is that of its last change.
+    fn give(&self, changes: Comparison, managers: &mut Managers) {
+        let (fields, time) = match managers.0.remove(self.manager) {
+            Some(owned) => (owned.fields, owned.time),
+            None => (FieldSet::default(), None),
+        };
+        let given = changes.added.union(&changes.modified).difference(unowned());
+        let time = if given.is_empty() { time } else { Some(self.now.to_owned()) };
+        let fields = match fields.is_empty() {
+            true => given,
+            false => fields.difference(&changes.removed).union(&given),
+        };
+        if !fields.is_empty() {
+            managers.0.insert(self.manager.clone(), Owned { fields, time });
+        }
     }
 
     /// `merged` without what this manager asked for last time, and nobody asks for now.
@@ -179,83 +190,80 @@ impl<V: Versions> Writer<'_, V> {
         let pruned = remove(&merged, &gone, shape);
         Ok(self.versions.convert(&pruned, &self.manager.api_version))
     }
-
-    /// Writes the owners into the new object. Those whose sets did not change keep their time.
-    ///
-    /// While a write is worked out, identity is a field like any other, so that an object keeps it; in what is written
-    /// down it is nobody's.
-    fn finish(&self, live: &Value, mut new: Value, mut managers: Managers, before: &Managers) -> Applied {
-        let unowned = unowned();
-        managers.0.retain(|_, owned| {
-            owned.fields = owned.fields.difference(&unowned);
-            !owned.fields.is_empty()
-        });
-        for (manager, owned) in &mut managers.0 {
-            let unchanged = before.0.get(manager).is_some_and(|before| before.fields == owned.fields);
-            if !unchanged && manager == self.manager {
-                owned.time = Some(self.now.to_owned());
-            }
-        }
-        managers.cap();
-        let changes =
-            self.shape(&self.manager.api_version).ok().and_then(|shape| compare(live, &new, shape).ok());
-        let is_same =
-            managers == *before && changes.is_some_and(|changes| changes.without(&identity()).is_same());
-        managers.write(&mut new);
-        Applied { object: new, is_same }
-    }
 }
 
 fn named(object: &Value, shape: Shape<'_>) -> Result<FieldSet, Misfit> {
     Ok(fields_of(object, shape)?.with_named_fields(shape))
 }
 
-/// Creates an object: all of it belongs to whoever does.
+/// Who owns the fields of an object that a client sends: by its own word, unless that is nonsense or missing.
+fn known(live: &Value, new: &Value, by_client: bool) -> Managers {
+    let of_live = || Managers::read(live).unwrap_or_default();
+    match new["metadata"].get("managedFields") {
+        Some(Value::Array(entries)) if by_client => match Managers::read(new) {
+            _ if is_reset(entries) => Managers::default(),
+            Ok(managers) => managers,
+            Err(_) => of_live(),
+        },
+        _ => of_live(),
+    }
+}
+
+/// Whether a client asks to forget all owners: by an empty list, or one with an empty entry.
+fn is_reset(entries: &[Value]) -> bool {
+    let says_nothing = |value: &Value| value.is_null() || value == "";
+    match entries {
+        [] => true,
+        [only] => only.as_object().is_some_and(|entry| entry.values().all(says_nothing)),
+        _ => false,
+    }
+}
+
+/// An object before there is one.
+pub fn nothing(of: &Value) -> Value {
+    serde_json::json!({"apiVersion": of["apiVersion"], "kind": of["kind"], "metadata": {}})
+}
+
+/// Creates an object: all of it belongs to whoever does. Answers its `managedFields`.
 pub fn created<V: Versions>(
     versions: &V,
-    new: Value,
+    new: &Value,
     manager: &Manager,
     not_reached: &FieldSet,
     now: &str,
-) -> Result<Applied, ApplyError> {
-    let nothing = serde_json::json!({"apiVersion": new["apiVersion"], "kind": new["kind"], "metadata": {}});
-    updated(versions, &nothing, new, manager, not_reached, now)
+) -> Result<Option<Value>, ApplyError> {
+    updated(versions, &nothing(new), new, manager, not_reached, now)
 }
 
-/// Changes an object in any way but apply: what changed belongs to whoever changed it.
+/// Changes an object in any way but apply: what changed belongs to whoever changed it. Answers its `managedFields`.
 ///
-/// `new` may carry `managedFields` of its own: those count, and an empty list forgets all owners.
+/// `new` may carry `managedFields` of its own, which count unless a subresource is written. An object that was made
+/// before anybody kept track, or whose owners were reset, is not kept track of until somebody applies to it.
 pub fn updated<V: Versions>(
     versions: &V,
     live: &Value,
-    new: Value,
+    new: &Value,
     manager: &Manager,
     not_reached: &FieldSet,
     now: &str,
-) -> Result<Applied, ApplyError> {
-    let before = Managers::read(live)?;
-    let mut managers = match new["metadata"].get("managedFields") {
-        // What a client sends and cannot be read is as if it had not been sent.
-        Some(Value::Array(_)) => Managers::read(&new).unwrap_or_else(|_| before.clone()),
-        _ => before.clone(),
-    };
-    let writer = Writer { versions, manager, not_reached, now };
-    let (changes, _) = writer.take_from_others(live, &new, &mut managers)?;
-    let (fields, time) = match managers.0.remove(manager) {
-        Some(owned) => (owned.fields, owned.time),
-        None => (FieldSet::default(), None),
-    };
-    let fields = fields.difference(&changes.removed).union(&changes.modified).union(&changes.added);
-    let fields = fields.recursive_difference(not_reached);
-    if !fields.is_empty() {
-        managers.0.insert(manager.clone(), Owned { fields, time });
+) -> Result<Option<Value>, ApplyError> {
+    let managers = known(live, new, manager.subresource.is_empty());
+    if managers.0.is_empty() && live["metadata"]["uid"].is_string() {
+        return Ok(None);
     }
-    Ok(writer.finish(live, new, managers, &before))
+    let writer = Writer { versions, manager, not_reached, now };
+    let mut managers = writer.reconciled(managers);
+    let (changes, _) = writer.take_from_others(live, new, &mut managers)?;
+    writer.give(changes, &mut managers);
+    managers.cap();
+    Ok(managers.written())
 }
 
-/// Applies a configuration to an object.
+/// Applies a configuration to an object, or to [`nothing`].
 ///
-/// With `force`, what others own and the configuration wants otherwise becomes its manager's.
+/// With `force`, what others own and the configuration wants otherwise becomes its manager's. Fields that the
+/// configuration has and the manager does not reach are in the new object all the same: it is the caller's to put
+/// them back.
 pub fn applied<V: Versions>(
     versions: &V,
     live: &Value,
@@ -264,44 +272,80 @@ pub fn applied<V: Versions>(
     not_reached: &FieldSet,
     force: bool,
     now: &str,
-) -> Result<Applied, ApplyError> {
-    let mut before = Managers::read(live)?;
-    let was_tracked = !before.0.is_empty();
+) -> Result<Value, ApplyError> {
     let writer = Writer { versions, manager, not_reached, now };
     let shape = writer.shape(&manager.api_version)?;
-    if !was_tracked {
-        // From before anybody kept track: it belongs to somebody, and not to whoever applies first.
-        let fields = fields_of(live, shape)?.difference(&unowned());
-        if !fields.is_empty() {
-            let somebody = Manager {
-                operation: Operation::Update,
-                name: BEFORE_FIRST_APPLY.into(),
-                api_version: manager.api_version.clone(),
-                subresource: String::new(),
+    check(configuration, shape)?;
+    let managers = Managers::read(live)?;
+    let managers = match managers.0.is_empty() {
+        false => writer.reconciled(managers),
+        true => writer.before_first_apply(live)?,
+    };
+    let done = writer.apply(live, configuration, managers.clone(), force);
+    let mut new = match done {
+        Err(ApplyError::Conflicts(conflicts)) if last_applied::concerns(&manager.name) => {
+            let Some(allowed) = last_applied::fields(live, &manager.api_version, shape) else {
+                return Err(ApplyError::Conflicts(conflicts));
             };
-            before.0.insert(somebody, Owned { fields, time: Some(now.to_owned()) });
+            let conflicts = conflicts.beside(&allowed);
+            if !conflicts.is_empty() {
+                return Err(ApplyError::Conflicts(conflicts));
+            }
+            writer.apply(live, configuration, managers, true)?
         }
+        done => done?,
+    };
+    if last_applied::concerns(&manager.name) {
+        last_applied::follow(&mut new, configuration);
     }
-    let mut managers = before.clone();
-    let last = managers.take(manager);
-    let mut asked = configuration.clone();
-    if let Some(metadata) = asked.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
+    Ok(new)
+}
+
+impl<V: Versions> Writer<'_, V> {
+    /// What was there before anybody kept track belongs to somebody, and not to whoever applies first.
+    fn before_first_apply(&self, live: &Value) -> Result<Managers, ApplyError> {
+        let somebody =
+            Manager { operation: Operation::Update, name: BEFORE_FIRST_APPLY.into(), ..self.manager.clone() };
+        let writer = Writer { manager: &somebody, ..*self };
+        let shape = self.shape(&self.manager.api_version)?;
+        let changes = compare(&nothing(live), live, shape)?.without(self.not_reached);
+        let mut managers = Managers::default();
+        writer.give(changes, &mut managers);
+        Ok(managers)
     }
-    let fields = fields_of(&asked, shape)?.recursive_difference(not_reached);
-    let time = last.as_ref().and_then(|(_, owned)| owned.time.clone());
-    managers.0.insert(manager.clone(), Owned { fields, time });
-    let reached = remove(&asked, not_reached, shape);
-    let mut new = merge(live, &reached, shape)?;
-    if let Some(last) = &last {
-        new = writer.without_given_up(new, &managers, last)?;
+
+    fn apply(
+        &self,
+        live: &Value,
+        configuration: &Value,
+        mut managers: Managers,
+        force: bool,
+    ) -> Result<Value, ApplyError> {
+        let shape = self.shape(&self.manager.api_version)?;
+        let last = managers.take(self.manager);
+        let fields = fields_of(configuration, shape)?.recursive_difference(self.not_reached);
+        let time = last.as_ref().and_then(|(_, owned)| owned.time.clone());
+        managers.0.insert(self.manager.clone(), Owned { fields, time });
+        let mut new = merge(live, configuration, shape)?;
+        if let Some(last) = &last {
+            new = self.without_given_up(new, &managers, last)?;
+        }
+        let (_, conflicts) = self.take_from_others(live, &new, &mut managers)?;
+        if !force && !conflicts.is_empty() {
+            return Err(ApplyError::Conflicts(conflicts));
+        }
+        // While a write is worked out, identity is a field like any other, so that an object keeps it; in what is
+        // written down it is nobody's.
+        if let Some(mut owned) = managers.0.remove(self.manager) {
+            owned.fields = owned.fields.difference(unowned());
+            if step::compare(live, &new).is_ne() {
+                owned.time = Some(self.now.to_owned());
+            }
+            if !owned.fields.is_empty() {
+                managers.0.insert(self.manager.clone(), owned);
+            }
+        }
+        managers.write(&mut new);
+        Ok(new)
     }
-    let (_, conflicts) = writer.take_from_others(live, &new, &mut managers)?;
-    if !force && !conflicts.is_empty() {
-        return Err(ApplyError::Conflicts(conflicts));
-    }
-    if managers.0.get(manager).is_some_and(|owned| owned.fields.is_empty()) {
-        managers.0.remove(manager);
-    }
-    Ok(writer.finish(live, new, managers, &before))
 }

@@ -92,26 +92,38 @@ impl FieldSet {
 
     /// Without the members of the other; what is below them stays.
     #[must_use]
-    pub fn difference(&self, other: &FieldSet) -> FieldSet {
-        self.combined(other, |ours, theirs| match theirs {
-            None => ours.clone(),
-            Some(theirs) => Node {
-                is_member: ours.is_member && !theirs.is_member,
-                below: ours.below.difference(&theirs.below),
-            },
-        })
+    pub fn difference(mut self, other: &FieldSet) -> FieldSet {
+        self.without(other, &|ours, theirs| {
+            ours.is_member &= !theirs.is_member;
+            true
+        });
+        self
     }
 
     /// Without the members of the other and everything below them.
     #[must_use]
-    pub fn recursive_difference(&self, other: &FieldSet) -> FieldSet {
-        self.combined(other, |ours, theirs| match theirs {
-            None => ours.clone(),
-            Some(theirs) if theirs.is_member => Node::default(),
-            Some(theirs) => {
-                Node { is_member: ours.is_member, below: ours.below.recursive_difference(&theirs.below) }
+    pub fn recursive_difference(mut self, other: &FieldSet) -> FieldSet {
+        self.without(other, &|ours, theirs| {
+            if theirs.is_member {
+                *ours = Node::default();
             }
-        })
+            !theirs.is_member
+        });
+        self
+    }
+
+    /// Lets `take` have what the other has, too, level by level as long as it says so. Only what the other has is
+    /// looked at: it is mostly the smaller.
+    fn without(&mut self, other: &FieldSet, take: &impl Fn(&mut Node, &Node) -> bool) {
+        for (step, theirs) in &other.0 {
+            let Some(ours) = self.0.get_mut(step) else { continue };
+            if take(ours, theirs) {
+                ours.below.without(&theirs.below, take);
+            }
+            if ours.is_empty() {
+                self.0.remove(step);
+            }
+        }
     }
 
     fn combined(&self, other: &FieldSet, of: impl Fn(&Node, Option<&Node>) -> Node) -> FieldSet {
@@ -131,22 +143,47 @@ impl FieldSet {
         FieldSet(nodes.collect())
     }
 
-    /// Every member, as the way to it, in order.
+    /// Every member, as the way to it.
     pub fn ways(&self) -> Vec<Vec<Step>> {
         let mut ways = Vec::new();
         self.collect(&mut Vec::new(), &mut ways);
         ways
     }
 
+    /// The members of a level, and then what is below them: conflicts are told in this order.
     fn collect(&self, way: &mut Vec<Step>, ways: &mut Vec<Vec<Step>>) {
+        for (step, _) in self.0.iter().filter(|(_, node)| node.is_member) {
+            way.push(step.clone());
+            ways.push(way.clone());
+            way.pop();
+        }
         for (step, node) in &self.0 {
             way.push(step.clone());
-            if node.is_member {
-                ways.push(way.clone());
-            }
             node.below.collect(way, ways);
             way.pop();
         }
+    }
+
+    /// The same set for a shape that may have changed since: what is taken as a whole now is owned as a whole.
+    #[must_use]
+    pub(super) fn reconciled(&self, shape: Shape<'_>) -> FieldSet {
+        let nodes = self.0.iter().map(|(step, node)| {
+            let inside = shape.at(step);
+            let node = match inside.is_whole() && !node.below.is_empty() {
+                true => Node { is_member: true, below: FieldSet::default() },
+                false => Node { is_member: node.is_member, below: node.below.reconciled(inside) },
+            };
+            (step.clone(), node)
+        });
+        FieldSet(nodes.collect())
+    }
+
+    /// Whether [`FieldSet::reconciled`] would change it.
+    pub(super) fn is_at_odds(&self, shape: Shape<'_>) -> bool {
+        self.0.iter().filter(|(_, node)| !node.below.is_empty()).any(|(step, node)| {
+            let inside = shape.at(step);
+            inside.is_whole() || node.below.is_at_odds(inside)
+        })
     }
 
     /// As `FieldsV1`.
@@ -215,9 +252,9 @@ mod tests {
             set(json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}, "f:c": {}}))
         );
         assert_eq!(a.intersection(&b), set(json!({"f:a": {"f:x": {}}})));
-        assert_eq!(a.difference(&b), set(json!({"f:a": {".": {}, "f:y": {}}, "f:b": {}})));
+        assert_eq!(a.clone().difference(&b), set(json!({"f:a": {".": {}, "f:y": {}}, "f:b": {}})));
         let whole = set(json!({"f:a": {}}));
-        assert_eq!(a.difference(&whole), set(json!({"f:a": {"f:x": {}, "f:y": {}}, "f:b": {}})));
+        assert_eq!(a.clone().difference(&whole), set(json!({"f:a": {"f:x": {}, "f:y": {}}, "f:b": {}})));
         assert_eq!(a.recursive_difference(&whole), set(json!({"f:b": {}})));
     }
 

@@ -1,6 +1,6 @@
 //! Who owns which fields of an object: `metadata.managedFields`, read and written.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub struct Manager {
     pub subresource: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owned {
     pub fields: FieldSet,
     /// RFC 3339, when the set last changed.
@@ -48,7 +48,7 @@ pub struct Owned {
 pub struct Managers(pub BTreeMap<Manager, Owned>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metadata.managedFields[{index}]: {reason}")]
+#[error("{reason}")]
 pub struct Unreadable {
     pub index: usize,
     pub reason: String,
@@ -65,10 +65,18 @@ impl Managers {
             let operation = match entry["operation"].as_str() {
                 Some("Apply") => Operation::Apply,
                 Some("Update") => Operation::Update,
-                other => return Err(unreadable(format!("operation: Invalid value: {other:?}"))),
+                _ => return Err(unreadable("operation must be `Apply` or `Update`".into())),
             };
-            if !matches!(entry["fieldsType"].as_str(), Some("FieldsV1")) {
-                return Err(unreadable(format!("fieldsType: Invalid value: {}", entry["fieldsType"])));
+            if text("apiVersion").is_empty() {
+                return Err(unreadable("apiVersion must not be empty".into()));
+            }
+            match text("fieldsType").as_str() {
+                "FieldsV1" => {}
+                "" => return Err(unreadable(format!("missing fieldsType in managed fields entry {index}"))),
+                other => {
+                    let why = format!("invalid fieldsType {other:?} in managed fields entry {index}");
+                    return Err(unreadable(why));
+                }
             }
             let fields = match &entry["fieldsV1"] {
                 Value::Null => FieldSet::default(),
@@ -89,12 +97,18 @@ impl Managers {
     /// Writes itself into an object; nothing is left of `managedFields` when there is nobody.
     pub fn write(&self, object: &mut Value) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-        if self.0.is_empty() {
-            metadata.remove("managedFields");
-            return;
-        }
+        match self.written() {
+            Some(entries) => metadata.insert("managedFields".into(), entries),
+            None => metadata.remove("managedFields"),
+        };
+    }
+
+    /// As `managedFields`; nothing when there is nobody.
+    pub fn written(&self) -> Option<Value> {
         let mut entries: Vec<(&Manager, &Owned)> = self.0.iter().collect();
-        entries.sort_by_key(|(manager, owned)| (manager.operation, &owned.time, &manager.name));
+        entries.sort_by_key(|(manager, owned)| {
+            (manager.operation, &owned.time, &manager.name, &manager.api_version, &manager.subresource)
+        });
         let entries = entries.into_iter().map(|(manager, owned)| {
             let mut entry = json!({
                 "manager": manager.name, "operation": manager.operation.as_str(),
@@ -108,7 +122,7 @@ impl Managers {
             }
             entry
         });
-        metadata.insert("managedFields".into(), entries.collect());
+        (!self.0.is_empty()).then(|| entries.collect())
     }
 
     /// The set that a manager has; appliers are looked for in every version.
@@ -125,29 +139,70 @@ impl Managers {
         self.0.remove_entry(&found)
     }
 
-    /// Gives those who changed an object long ago one name together, per version.
+    /// Gives those who changed an object long ago one name together, per version, until few enough are left.
     pub(super) fn cap(&mut self) {
-        let mut updates: Vec<(Option<String>, Manager)> = self
-            .0
-            .iter()
-            .filter(|(manager, _)| manager.operation == Operation::Update && manager.subresource.is_empty())
-            .map(|(manager, owned)| (owned.time.clone(), manager.clone()))
+        let updates = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
+        let mut updates: Vec<(Option<String>, String, Manager)> = updates
+            .map(|(manager, owned)| (owned.time.clone(), manager.identifier(), manager.clone()))
             .collect();
-        if updates.len() <= MOST_UPDATE_MANAGERS {
+        let mut left = updates.len();
+        if left <= MOST_UPDATE_MANAGERS {
             return;
         }
         updates.sort();
-        let too_many = updates.len() - MOST_UPDATE_MANAGERS;
-        // The newest of those given up would be one too many again, as their common name.
-        for (_, manager) in updates.into_iter().take(too_many + 1) {
+        let mut oldest: BTreeMap<String, Manager> = BTreeMap::new();
+        for (time, _, manager) in updates {
+            if left <= MOST_UPDATE_MANAGERS {
+                break;
+            }
+            let Some(first) = oldest.get(&manager.api_version) else {
+                oldest.insert(manager.api_version.clone(), manager);
+                continue;
+            };
+            let ancient = Manager { name: ANCIENT.into(), subresource: String::new(), ..manager.clone() };
+            if !self.0.contains_key(&ancient)
+                && let Some(owned) = self.0.remove(first)
+            {
+                self.0.insert(ancient.clone(), owned);
+            }
             let Some(owned) = self.0.remove(&manager) else { continue };
-            let ancient = Manager { name: ANCIENT.into(), ..manager };
-            let together = self
-                .0
-                .entry(ancient)
-                .or_insert_with(|| Owned { fields: FieldSet::default(), time: owned.time.clone() });
+            let together = self.0.entry(ancient).or_default();
             together.fields = std::mem::take(&mut together.fields).union(&owned.fields);
-            together.time = together.time.clone().max(owned.time);
+            together.time = time;
+            left -= 1;
+        }
+    }
+}
+
+impl Manager {
+    /// What it is known by: conflicts are told in the order of these.
+    pub(super) fn identifier(&self) -> String {
+        let mut text = format!(
+            r#"{{"manager":{},"operation":"{}""#,
+            Value::from(self.name.as_str()),
+            self.operation.as_str()
+        );
+        if self.operation == Operation::Update {
+            text.push_str(&format!(r#","apiVersion":{}"#, Value::from(self.api_version.as_str())));
+        }
+        if !self.subresource.is_empty() {
+            text.push_str(&format!(r#","subresource":{}"#, Value::from(self.subresource.as_str())));
+        }
+        text.push('}');
+        text
+    }
+}
+
+/// As it is told to people who are at odds with it.
+impl fmt::Display for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name)?;
+        if !self.subresource.is_empty() {
+            write!(f, " with subresource {:?}", self.subresource)?;
+        }
+        match self.operation {
+            Operation::Apply => Ok(()),
+            Operation::Update => write!(f, " using {}", self.api_version),
         }
     }
 }
@@ -176,9 +231,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_said_so() {
         for entry in [
-            json!({"operation": "Guess", "fieldsType": "FieldsV1"}),
-            json!({"operation": "Apply", "fieldsType": "FieldsV2"}),
-            json!({"operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {"x": {}}}),
+            json!({"operation": "Guess", "apiVersion": "v1", "fieldsType": "FieldsV1"}),
+            json!({"operation": "Apply", "fieldsType": "FieldsV1"}),
+            json!({"operation": "Apply", "apiVersion": "v1"}),
+            json!({"operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV2"}),
+            json!({"operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"x": {}}}),
         ] {
             assert!(Managers::read(&json!({"metadata": {"managedFields": [entry]}})).is_err());
         }

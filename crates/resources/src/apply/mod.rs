@@ -9,16 +9,23 @@
 //! Everything here is a function of its arguments; time is handed in as text. Versions of an object that the caller
 //! can convert between are told apart by [`Versions`].
 
+mod check;
+mod conflict;
 mod engine;
 mod field_set;
+pub mod last_applied;
 mod managers;
 mod shape;
 mod step;
 #[cfg(test)]
 mod tests;
 mod typed;
+#[cfg(test)]
+mod writes;
 
-pub use engine::{Applied, ApplyError, Conflict, Versions, applied, created, updated};
+pub use check::{NoConfiguration, check};
+pub use conflict::{Conflict, Conflicts};
+pub use engine::{ApplyError, Versions, applied, created, nothing, updated};
 pub use field_set::{FieldSet, NoFieldSet};
 pub use managers::{Manager, Managers, Operation, Owned, Unreadable};
 pub use shape::{Misfit, Shape};

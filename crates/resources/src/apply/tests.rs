@@ -53,6 +53,15 @@ fn manager(name: &str, operation: Operation) -> Manager {
     Manager { operation, name: name.into(), api_version: "v1".into(), subresource: String::new() }
 }
 
+pub(super) fn owned_by(mut object: Value, owners: Option<Value>) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.remove("managedFields");
+    if let Some(owners) = owners {
+        metadata.insert("managedFields".into(), owners);
+    }
+    object
+}
+
 fn whole(mut spec: Value) -> Value {
     spec["apiVersion"] = "v1".into();
     spec["kind"] = "Thing".into();
@@ -84,15 +93,13 @@ impl Story {
         );
         match outcome {
             Ok(applied) => {
-                self.object = applied.object;
-                Ok(applied.is_same)
+                let is_same = self.object == applied;
+                self.object = applied;
+                Ok(is_same)
             }
             Err(ApplyError::Conflicts(conflicts)) => Err(conflicts
                 .iter()
-                .map(|conflict| {
-                    let way: String = conflict.way.iter().map(ToString::to_string).collect();
-                    format!("{} {way}", conflict.manager.name)
-                })
+                .map(|conflict| format!("{} {}", conflict.manager.name, conflict.field()))
                 .collect()),
             Err(why) => Err(vec![why.to_string()]),
         }
@@ -108,9 +115,9 @@ impl Story {
         change(&mut new);
         let now = self.now();
         let manager = manager(name, Operation::Update);
-        let written =
-            updated(&self.versions, &self.object, new, &manager, &FieldSet::default(), &now).unwrap();
-        self.object = written.object;
+        let owners =
+            updated(&self.versions, &self.object, &new, &manager, &FieldSet::default(), &now).unwrap();
+        self.object = owned_by(new, owners);
     }
 
     fn fields(&self, name: &str) -> Value {
@@ -241,7 +248,10 @@ fn what_was_there_before_anybody_applied_belongs_to_somebody_else() {
     let conflicts = story.try_apply("a", json!({"spec": {"replicas": 1}}), false).unwrap_err();
     assert_eq!(conflicts, ["before-first-apply .spec.replicas"]);
     story.apply("a", json!({"spec": {"replicas": 3}}));
-    assert_eq!(story.fields("before-first-apply"), json!({"f:spec": {"f:args": {}, "f:replicas": {}}}));
+    assert_eq!(
+        story.fields("before-first-apply"),
+        json!({"f:spec": {".": {}, "f:args": {}, "f:replicas": {}}})
+    );
 }
 
 #[test]
@@ -259,8 +269,9 @@ fn a_null_takes_a_field_away_from_nobody_but_is_owned() {
 fn an_element_without_its_key_or_there_twice_is_refused() {
     let mut story = Story::begin();
     let before = story.object.clone();
-    let why = story.try_apply("a", json!({"spec": {"ports": [{"name": "x"}]}}), false).unwrap_err();
-    assert!(why[0].contains(r#"omits key field "port""#), "{why:?}");
+    let why =
+        story.try_apply("a", json!({"spec": {"ports": [{"name": "x"}, {"name": "y"}]}}), false).unwrap_err();
+    assert!(why[0].contains(r#"duplicate entries for key [protocol="TCP"]"#), "{why:?}");
     let twice = json!({"spec": {"ports": [{"port": 1}, {"port": 1, "protocol": "TCP"}]}});
     let why = story.try_apply("a", twice, false).unwrap_err();
     assert!(why[0].contains("duplicate entries for key"), "{why:?}");
@@ -272,13 +283,14 @@ fn what_somebody_created_and_a_version_that_is_gone_are_told_apart() {
     let versions = One(schema());
     let new = whole(json!({"spec": {"replicas": 1}}));
     let by = manager("kubectl-create", Operation::Update);
-    let made = created(&versions, new, &by, &FieldSet::default(), "2026-01-01T00:00:00Z").unwrap();
+    let owners = created(&versions, &new, &by, &FieldSet::default(), "2026-01-01T00:00:00Z").unwrap();
+    let made = owned_by(new, owners);
     assert_eq!(
-        made.object["metadata"]["managedFields"],
+        made["metadata"]["managedFields"],
         json!([{"manager": "kubectl-create", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
             "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {".": {}, "f:replicas": {}}}}])
     );
-    let mut story = Story { versions, object: made.object, hour: 1 };
+    let mut story = Story { versions, object: made, hour: 1 };
     story.object["metadata"]["managedFields"][0]["apiVersion"] = "v0".into();
     story.apply("a", json!({"spec": {"replicas": 2}}));
     assert_eq!(story.fields("kubectl-create"), Value::Null);

@@ -57,7 +57,7 @@ impl Comparison {
 
     /// Without what nobody owns.
     #[must_use]
-    pub fn without(&self, ignored: &FieldSet) -> Comparison {
+    pub fn without(self, ignored: &FieldSet) -> Comparison {
         Comparison {
             added: self.added.recursive_difference(ignored),
             modified: self.modified.recursive_difference(ignored),
@@ -68,20 +68,57 @@ impl Comparison {
 
 /// What must be done to `old` to get `new`.
 pub fn compare(old: &Value, new: &Value, shape: Shape<'_>) -> Result<Comparison, Misfit> {
-    let mut comparison = Comparison::default();
-    compare_below(Some(old), Some(new), shape, &mut Vec::new(), &mut comparison)?;
-    Ok(comparison)
+    Ok(compare_below(Some(old), Some(new), shape)?.1)
+}
+
+/// What happened to a place as such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    None,
+    Added,
+    Modified,
+    Removed,
+}
+
+impl Change {
+    fn of<T: Copy>(old: Option<T>, new: Option<T>, is_same: impl FnOnce(T, T) -> bool) -> Change {
+        match (old, new) {
+            (None, None) => Change::None,
+            (None, Some(_)) => Change::Added,
+            (Some(_), None) => Change::Removed,
+            (Some(old), Some(new)) if is_same(old, new) => Change::None,
+            _ => Change::Modified,
+        }
+    }
+}
+
+impl Comparison {
+    /// Puts what happened at a step, and below it, in its place.
+    fn put(&mut self, step: impl Fn() -> Step, (change, below): (Change, Comparison)) {
+        let sets = [
+            (&mut self.added, Change::Added, below.added),
+            (&mut self.modified, Change::Modified, below.modified),
+            (&mut self.removed, Change::Removed, below.removed),
+        ];
+        for (set, which, below) in sets {
+            if change == which || !below.is_empty() {
+                set.put(step(), change == which, below);
+            }
+        }
+    }
 }
 
 fn compare_below(
     old: Option<&Value>,
     new: Option<&Value>,
     shape: Shape<'_>,
-    way: &mut Vec<Step>,
-    comparison: &mut Comparison,
-) -> Result<(), Misfit> {
+) -> Result<(Change, Comparison), Misfit> {
+    // Most of an object is as it was, and then nobody need look closer.
+    if old == new {
+        return Ok((Change::None, Comparison::default()));
+    }
     let is_leaf = match (old.map(|old| shape.form(old)), new.map(|new| shape.form(new))) {
-        (None, None) => return Ok(()),
+        (None, None) => true,
         // A change of form, which a schema does not allow: the old goes and the new comes.
         (Some(Form::Object(_)), Some(Form::List(_))) | (Some(Form::List(_)), Some(Form::Object(_))) => true,
         (Some(Form::Object(a)), Some(Form::Object(b))) if a.is_empty() && b.is_empty() => true,
@@ -95,64 +132,84 @@ fn compare_below(
         _ => false,
     };
     if is_leaf {
-        match (old, new) {
-            (None, _) => comparison.added.insert(way),
-            (_, None) => comparison.removed.insert(way),
-            (Some(old), Some(new)) if order(old, new).is_ne() => comparison.modified.insert(way),
-            _ => {}
-        }
-        return Ok(());
+        let change = Change::of(old, new, |old, new| order(old, new).is_eq());
+        return Ok((change, Comparison::default()));
     }
-    let (old_parts, new_parts) = (parts(old, shape)?, parts(new, shape)?);
-    let mut steps: Vec<&Step> = old_parts.keys().chain(new_parts.keys()).collect();
+    let below = match (members(old, shape), members(new, shape)) {
+        (None, None) => compare_lists(old, new, shape)?,
+        (old, new) => compare_members(old, new, shape)?,
+    };
+    // Only that it came or went; what changed in it is below.
+    Ok((Change::of(old, new, |_, _| true), below))
+}
+
+fn members<'v>(value: Option<&'v Value>, shape: Shape<'_>) -> Option<&'v Map<String, Value>> {
+    match shape.form(value?) {
+        Form::Object(members) => Some(members),
+        Form::Whole | Form::List(_) => None,
+    }
+}
+
+fn compare_members(
+    old: Option<&Map<String, Value>>,
+    new: Option<&Map<String, Value>>,
+    shape: Shape<'_>,
+) -> Result<Comparison, Misfit> {
+    let mut comparison = Comparison::default();
+    let is_in = |members: Option<&Map<String, Value>>, name: &str| {
+        members.is_some_and(|members| members.contains_key(name))
+    };
+    let of_old = old.into_iter().flat_map(Map::keys).map(String::as_str);
+    let of_new = new.into_iter().flat_map(Map::keys).map(String::as_str).filter(|name| !is_in(old, name));
+    // What comes with an object, or goes with it, without anybody writing it.
+    let comes_along = (old.is_some() != new.is_some()).then(|| shape.always_there());
+    let comes_along = comes_along.into_iter().flatten().filter(|name| !is_in(old, name) && !is_in(new, name));
+    for name in of_old.chain(of_new).chain(comes_along) {
+        let inside = shape.field(name);
+        let old = old.and_then(|old| inside.kept(old.get(name)).or(inside.unwritten()));
+        let new = new.and_then(|new| inside.kept(new.get(name)).or(inside.unwritten()));
+        comparison.put(|| Step::field(name), compare_below(old, new, inside)?);
+    }
+    Ok(comparison)
+}
+
+fn compare_lists(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Result<Comparison, Misfit> {
+    let mut comparison = Comparison::default();
+    let (old, new) = (elements(old, shape)?, elements(new, shape)?);
+    let mut steps: Vec<&Step> = old.keys().chain(new.keys()).collect();
     steps.sort_unstable();
     steps.dedup();
     for step in steps {
-        way.push(step.clone());
-        match (old_parts.get(step).map(Vec::as_slice), new_parts.get(step).map(Vec::as_slice)) {
-            (Some([_, _, ..]), _) | (_, Some([_, _, ..])) => {
-                // An element that is there more than once, as old objects may have it, has no inside.
-                let (old, new) = (old_parts.get(step), new_parts.get(step));
+        let happened = match (old.get(step).map(Vec::as_slice), new.get(step).map(Vec::as_slice)) {
+            // An element that is there more than once, as old objects may have it, has no inside.
+            (old @ Some([_, _, ..]), new) | (old, new @ Some([_, _, ..])) => {
                 let is_same = |a: &[&Value], b: &[&Value]| {
                     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| order(a, b).is_eq())
                 };
-                match (old, new) {
-                    (None, _) => comparison.added.insert(way),
-                    (_, None) => comparison.removed.insert(way),
-                    (Some(old), Some(new)) if !is_same(old, new) => comparison.modified.insert(way),
-                    _ => {}
-                }
+                (Change::of(old, new, is_same), Comparison::default())
             }
             (old, new) => {
                 let (old, new) = (old.and_then(<[_]>::first), new.and_then(<[_]>::first));
-                compare_below(old.copied(), new.copied(), shape.at(step), way, comparison)?;
+                compare_below(old.copied(), new.copied(), shape.element())?
             }
-        }
-        way.pop();
+        };
+        comparison.put(|| step.clone(), happened);
     }
-    match (old, new) {
-        (None, _) => comparison.added.insert(way),
-        (_, None) => comparison.removed.insert(way),
-        _ => {}
-    }
-    Ok(())
+    Ok(comparison)
 }
 
-/// The parts of an object or list by what they are called; several under one name only in a list.
-fn parts<'v>(value: Option<&'v Value>, shape: Shape<'_>) -> Result<BTreeMap<Step, Vec<&'v Value>>, Misfit> {
-    let mut parts: BTreeMap<Step, Vec<&Value>> = BTreeMap::new();
-    match value.map(|value| shape.form(value)) {
-        None | Some(Form::Whole) => {}
-        Some(Form::Object(members)) => {
-            parts.extend(members.iter().map(|(name, value)| (Step::field(name), vec![value])));
-        }
-        Some(Form::List(elements)) => {
-            for (step, element) in shape.elements(elements)? {
-                parts.entry(step).or_default().push(element);
-            }
+/// The elements of a list by what they are called, several where one is there more than once.
+fn elements<'v>(
+    value: Option<&'v Value>,
+    shape: Shape<'_>,
+) -> Result<BTreeMap<Step, Vec<&'v Value>>, Misfit> {
+    let mut elements: BTreeMap<Step, Vec<&Value>> = BTreeMap::new();
+    if let Some(Form::List(list)) = value.map(|value| shape.form(value)) {
+        for (step, element) in shape.elements(list)? {
+            elements.entry(step).or_default().push(element);
         }
     }
-    Ok(parts)
+    Ok(elements)
 }
 
 /// `live` with everything that `asked` has, and all else that it had.

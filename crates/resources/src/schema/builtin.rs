@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::Schema;
 use super::parse::{Author, GO_TYPE};
+use super::{Schema, topology};
 
 const REF_PREFIX: &str = "#/$defs/";
 
@@ -138,6 +138,7 @@ impl<'a> Inliner<'a> {
             if name.ends_with(".JSON") {
                 out.remove("type");
             }
+            topology::mark(name, &mut out);
         }
         keep_what_nothing_is_said_about(&mut out);
         Value::Object(out)

@@ -37,6 +37,7 @@ mod pattern;
 mod prune;
 pub mod rules;
 pub mod structural;
+mod topology;
 mod trail;
 mod validate;
 
@@ -212,6 +213,11 @@ pub struct Extra {
     /// The name of the type in the original's source, e.g. `v1.ObjectMeta`. Built-in kinds
     /// only; never written out.
     pub go_type: Option<Box<str>>,
+    /// Whether the original shows it, empty, when nobody wrote it. Built-in kinds only; never written out.
+    pub always: bool,
+    /// What a key of a list is taken to be where it was left out. Built-in kinds only, where such a default is for
+    /// telling elements apart and not for filling in; never written out.
+    pub key_default: Option<Value>,
 }
 
 impl Schema {
@@ -247,6 +253,18 @@ impl Schema {
 
     pub fn map_type(&self) -> Option<&str> {
         self.extra.as_ref()?.map_type.as_deref()
+    }
+
+    /// What a key of this list is taken to be in an element that leaves it out.
+    pub fn key_default(&self, key: &str) -> Option<&Value> {
+        let declared = self.items.as_deref()?.properties.get(key)?;
+        let of_built_in = declared.extra.as_ref().and_then(|extra| extra.key_default.as_ref());
+        of_built_in.or(declared.default.as_deref())
+    }
+
+    /// Whether it is there, and empty, even when nobody wrote it.
+    pub fn is_always(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.always)
     }
 
     /// The schema that applies to one field of an object, named or additional.

@@ -4,7 +4,7 @@
 //! clients names its types and refers to them. Nothing is kept: the types are written anew each time
 //! somebody asks.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use k8s_openapi::{
     api::{authentication::v1::TokenRequest, autoscaling::v1::Scale},
@@ -16,7 +16,7 @@ use k8s_openapi::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::{Flavour, definitions};
+use super::{Flavour, Schema, definitions, from_k8s_openapi};
 
 /// One type and all it is made of.
 #[derive(Clone, Copy)]
@@ -60,6 +60,12 @@ pub fn of_a_subresource(group: &str, version: &str, kind: &str) -> Option<NamedT
         ("authentication.k8s.io", "v1", "TokenRequest") => Some(NamedTypes::of::<TokenRequest>()),
         _ => None,
     }
+}
+
+/// The schema of a Scale, by which those are judged that are applied.
+pub fn scale() -> &'static Schema {
+    static SCALE: OnceLock<Schema> = OnceLock::new();
+    SCALE.get_or_init(|| from_k8s_openapi::<Scale>().without_descriptions())
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ const UNSERVED: [&str; 7] =
 
 /// The keyword under which [`super::builtin`] hands over the name of a type.
 pub(super) const GO_TYPE: &str = "x-sheaf-go-type";
+/// The keywords under which [`super::topology`] hands over what no keyword of Kubernetes says.
+pub(super) const ALWAYS: &str = "x-sheaf-always";
+pub(super) const KEY_DEFAULT: &str = "x-sheaf-key-default";
 
 /// Why a JSON value is not a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,9 +136,13 @@ impl<'a> Reader<'a> {
         if let Some(items @ Value::Array(_)) = map.get("items") {
             unserved.push(("items".into(), items.clone()));
         }
-        let go_type = match self.author {
-            Author::User => None,
-            Author::Us => self.text(map, GO_TYPE)?.map(Into::into),
+        let (go_type, always, key_default) = match self.author {
+            Author::User => (None, false, None),
+            Author::Us => (
+                self.text(map, GO_TYPE)?.map(Into::into),
+                self.flag(map, ALWAYS)?.unwrap_or(false),
+                map.get(KEY_DEFAULT).cloned(),
+            ),
         };
         let extra = Box::new(Extra {
             title: self.text(map, "title")?.map(Into::into),
@@ -150,6 +157,8 @@ impl<'a> Reader<'a> {
                 .map(|rules| Value::Array(rules.to_vec())),
             unserved,
             go_type,
+            always,
+            key_default,
         });
         Ok((*extra != Extra::default()).then_some(extra))
     }

@@ -234,4 +234,6 @@ fn cleaned_members(members: Map<String, Value>) -> Map<String, Value> {
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
