@@ -6,6 +6,7 @@
 use std::{borrow::Cow, convert::Infallible, time::Duration};
 
 use futures::{AsyncBufReadExt, TryStreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Client,
     api::{ListParams, WatchParams},
@@ -60,8 +61,9 @@ pub(crate) struct Follower {
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMetadata,
+    /// Some say `null` where there are none.
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -90,16 +92,37 @@ struct Aside {
     code: u16,
 }
 
+/// Of an object, what every object has.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OnlyMetadata {
+    pub metadata: ObjectMeta,
+}
+
+/// How a watch ended.
+enum Watched {
+    /// It is time to list again.
+    LongEnough,
+    /// The server no longer knows what came after the last list.
+    Expired,
+}
+
 impl Follower {
     /// Until nobody listens any more.
     pub async fn follow<L: Listener>(&self, mut listener: L) -> Result<Infallible, NobodyListens> {
-        let mut failures = 0;
+        let (mut failures, mut expiries) = (0, 0);
         loop {
             let relist = Instant::now() + RELIST_EVERY;
             match self.list(&mut listener).await? {
                 Ok(version) => {
                     failures = 0;
-                    self.watch_until(&mut listener, relist, version).await?;
+                    match self.watch_until(&mut listener, relist, version).await? {
+                        Watched::LongEnough => expiries = 0,
+                        // A server that forgets faster than it is listed is not asked all the faster.
+                        Watched::Expired => {
+                            tokio::time::sleep(retry_after(expiries)).await;
+                            expiries += 1;
+                        }
+                    }
                 }
                 Err(why) => {
                     // A resource that is not served any more is not followed for much longer.
@@ -131,7 +154,7 @@ impl Follower {
                 Ok(page) => page,
                 Err(why) => return Ok(Err(kube::Error::SerdeError(why))),
             };
-            for object in page.items {
+            for object in page.items.into_iter().flatten() {
                 listener.seen(object).await?;
             }
             if page.metadata.next.is_empty() {
@@ -154,7 +177,7 @@ impl Follower {
         listener: &mut L,
         relist: Instant,
         mut version: String,
-    ) -> Result<(), NobodyListens> {
+    ) -> Result<Watched, NobodyListens> {
         let params = WatchParams { field_selector: self.fields.clone(), ..WatchParams::default() };
         let mut failures = 0;
         while Instant::now() < relist {
@@ -170,7 +193,7 @@ impl Follower {
             };
             let mut lines = match answer {
                 Ok(body) => Box::pin(body).lines(),
-                Err(kube::Error::Api(status)) if api::is_expired(status.code) => return Ok(()),
+                Err(kube::Error::Api(status)) if api::is_expired(status.code) => return Ok(Watched::Expired),
                 Err(why) => {
                     if !api::is_not_found(&why) {
                         tracing::warn!(resource = self.plural, %why, "cannot watch; trying again");
@@ -184,7 +207,7 @@ impl Follower {
                 let line = tokio::select! {
                     biased;
                     line = lines.try_next() => line,
-                    () = tokio::time::sleep_until(relist) => return Ok(()),
+                    () = tokio::time::sleep_until(relist) => return Ok(Watched::LongEnough),
                 };
                 let Ok(Some(line)) = line else { break };
                 let Ok(change) = serde_json::from_str::<Change<'_>>(&line) else { break };
@@ -194,8 +217,9 @@ impl Follower {
                     sort => {
                         let aside: Aside = serde_json::from_str(change.object.get()).unwrap_or_default();
                         match sort {
+                            "BOOKMARK" if aside.metadata.resource_version.is_empty() => {}
                             "BOOKMARK" => version = aside.metadata.resource_version,
-                            _ if api::is_expired(aside.code) => return Ok(()),
+                            _ if api::is_expired(aside.code) => return Ok(Watched::Expired),
                             _ => break,
                         }
                         continue;
@@ -209,6 +233,6 @@ impl Follower {
             tokio::time::sleep(if failures == 0 { Duration::ZERO } else { retry_after(failures) }).await;
             failures += 1;
         }
-        Ok(())
+        Ok(Watched::LongEnough)
     }
 }

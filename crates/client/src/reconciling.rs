@@ -1,4 +1,4 @@
-//! The loop of a controller: notice, look at one key at a time, come back when told to.
+//! The loop of a controller: notice, look at the keys concerned, come back when told to.
 //!
 //! What is noticed goes before what is due, so a decision never rests on less than was already
 //! known. One key at a time where a decision must see the one before it; several where each is about its own key alone.
@@ -16,6 +16,9 @@ use crate::{
     watching::{self, NOTICES, Notice, Noticed, Watched},
     work_queue::WorkQueue,
 };
+
+/// Who has to wait longer for what it is to look at says so.
+const LISTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Brings whatever a key names to where it should be.
 pub trait Reconciler: Send {
@@ -90,9 +93,9 @@ impl From<Unreadable> for ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether the only thing wrong is that somebody else was faster.
+    /// Whether the only thing wrong is that somebody else was faster: wrote it, or removed it.
     pub fn is_race(&self) -> bool {
-        matches!(self, ReconcileError::Api(why) if api::is_conflict(why))
+        matches!(self, ReconcileError::Api(why) if api::is_conflict(why) || api::is_not_found(why))
     }
 }
 
@@ -163,7 +166,14 @@ impl Noticing {
         }
         let inbox = Arc::new(Inbox::default());
         for (nth, remembered) in reconciler.remembered().into_iter().enumerate() {
-            remembered.listed().await;
+            while tokio::time::timeout(LISTED_WITHIN, remembered.listed()).await.is_err() {
+                let kind = remembered.kind();
+                tracing::warn!(
+                    controller = R::NAME,
+                    kind,
+                    "waiting for the API to list this kind; nothing is done before"
+                );
+            }
             remembered.tell(watches.len() + nth, &inbox);
         }
         Noticing { inbox, notices, _watches: watches }
@@ -277,6 +287,10 @@ mod tests {
                 }
             }
             inbox.put(watch, Default::default(), Arc::new(Something(ObjectMeta::default())));
+        }
+
+        fn kind(&self) -> String {
+            "Something".into()
         }
 
         fn listed(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {

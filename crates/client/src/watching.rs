@@ -10,12 +10,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource, api::DynamicObject, core::ApiResource};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 pub use crate::following::RELIST_EVERY;
-use crate::following::{Follower, Listener, NobodyListens};
+use crate::following::{Follower, Listener, NobodyListens, OnlyMetadata};
 
 /// Notices that may wait before the watch itself waits.
 pub const NOTICES: usize = 256;
@@ -68,11 +67,6 @@ pub async fn follow(client: Client, watched: Watched, watch: usize, notices: mps
     };
     // The only way out.
     let Err(NobodyListens) = follower.follow(Telling { watch, notices }).await;
-}
-
-#[derive(Deserialize)]
-struct OnlyMetadata {
-    metadata: ObjectMeta,
 }
 
 struct Telling {

@@ -5,8 +5,8 @@
 //! remembered that the objects do not say, and a controller killed between any two writes carries on
 //! where they stand. Decisions are in `planner` and `resources`; here is only looking and acting.
 //!
-//! Deliberately absent: leader election. Two sets of controllers on one cluster do no harm (every
-//! write names the version it saw), only double work.
+//! Deliberately absent: leader election. Two sets of controllers on one cluster do no harm, only double work: every
+//! write names the version it saw, and what no version guards is decided on what the API itself says.
 
 pub mod cluster_role;
 pub mod custom_resource_definition;
@@ -122,7 +122,8 @@ pub struct Controllers {
 /// Makes the controllers; nothing happens until they [run](Controllers::run).
 ///
 /// `client` is used to act as each controller's own user, whose role (`resources::rbac`) says what it may do. So it
-/// must be allowed to impersonate them. What several of them look at is watched once, in its own name; Pods alone, which nobody else may write, are written in its own name.
+/// must be allowed to impersonate them. What several of them look at is watched once, in its own name; Pods, which
+/// nobody else may write, are also written in its own name.
 pub fn build(client: Client, world: World, settings: Settings) -> Controllers {
     let memory = Arc::new(Memory::new(client.clone()));
     Controllers { context: Context { client, memory, world, settings: Arc::new(settings) } }

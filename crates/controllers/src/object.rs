@@ -17,11 +17,10 @@ use sheaf_client::{
     reconciling::ReconcileError,
 };
 
+pub(crate) use sheaf_client::memory::Place;
+
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
-
-/// Namespace and name.
-pub(crate) type Place = (String, String);
 
 /// Where an object is; `None` for what has no namespace.
 pub(crate) fn place_of(metadata: &ObjectMeta) -> Option<Place> {
@@ -68,7 +67,12 @@ impl Eyes {
         }
         let request = in_namespace::<T>(namespace).get(name, &Default::default());
         match self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
-            Ok(text) => Ok(Some(Object::new(Known::read(&text)?, self))),
+            Ok(text) => {
+                let known = Known::read(&text)?;
+                // So that the next look, which may be at what is remembered, does not go back behind this one.
+                remembered.note(known.clone());
+                Ok(Some(Object::new(known, self)))
+            }
             Err(why) if api::is_not_found(&why) => Ok(None),
             Err(why) => Err(why.into()),
         }
@@ -86,11 +90,7 @@ impl Eyes {
         loop {
             let page = objects.list(&params).await?;
             for item in page.items {
-                let mut item = serde_json::to_value(&item)?;
-                // Items of a list need not say what they are, and some types insist.
-                item["apiVersion"] = T::api_version(&()).as_ref().into();
-                item["kind"] = T::kind(&()).as_ref().into();
-                found.push(Arc::new(serde_json::from_value(item)?));
+                found.push(Known::read_item(&serde_json::to_string(&item)?)?.typed);
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),

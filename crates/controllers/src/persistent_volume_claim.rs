@@ -126,7 +126,13 @@ impl Reconciler for Claims {
             match &step {
                 Step::Rest => return Ok(Next::rest()),
                 // All of them rest on what is absent, which may only be late.
-                Step::Wait(_) | Step::CreateVolume { .. } | Step::ReleaseClaim if !eyes.are_fresh() => {
+                Step::Wait(_) | Step::CreateVolume { .. } | Step::BindVolume | Step::ReleaseClaim
+                    if !eyes.are_fresh() =>
+                {
+                    // Before that look, so that whatever comes or goes during it wakes us.
+                    if let Step::Wait(Reason::InUse | Reason::NoConsumer) = step {
+                        self.waiting.lock().insert(place.clone());
+                    }
                     eyes = eyes.fresh();
                 }
                 Step::Wait(reason) => {

@@ -94,7 +94,7 @@ impl Reconciler for Machines {
                     let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1);
                     return Ok(Next::again_after(Duration::from_secs(wait)));
                 }
-                step if !eyes.are_fresh() && (takes_fresh_eyes(&step) || vm.is_written_over()) => {
+                step if !eyes.are_fresh() && (takes_fresh_eyes(&step, &vm.typed) || vm.is_written_over()) => {
                     eyes = eyes.fresh();
                 }
                 step => {
@@ -110,13 +110,23 @@ impl Reconciler for Machines {
     }
 }
 
-/// What is done because something is absent, or to an instance that another hand may have replaced.
-fn takes_fresh_eyes(step: &Step) -> bool {
-    use Step::{CreateClaim, CreateInstance, DeleteClaims, DeleteInstance, RemoveFinalizer};
-    matches!(
-        step,
-        CreateClaim(_) | CreateInstance | DeleteInstance { .. } | DeleteClaims { .. } | RemoveFinalizer
-    )
+/// What is done because something is absent, or to an instance that another hand may have replaced. A status that takes a
+/// request for done, or counts a failure, says so of the instance.
+fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
+    match step {
+        Step::WriteStatus(status) => {
+            let (before, after) = (&vm.status, status);
+            before.state_change_requests != after.state_change_requests
+                || before.start_failure != after.start_failure
+        }
+        Step::CreateClaim(_)
+        | Step::CreateInstance
+        | Step::DeleteInstance { .. }
+        | Step::DeleteClaims { .. }
+        | Step::SyncLabels { .. }
+        | Step::RemoveFinalizer => true,
+        _ => false,
+    }
 }
 
 impl Machines {
@@ -131,7 +141,7 @@ impl Machines {
         let done = self.act(&step, place, vm, look).await;
         let (told, how): (Option<Event>, How) = match &done {
             Ok(true) => (virtual_machine::event_of(&step, &vm.typed), How::Now),
-            Err(ReconcileError::Api(kube::Error::Api(why))) if !why.is_conflict() => {
+            Err(ReconcileError::Api(kube::Error::Api(why))) if !why.is_conflict() && why.code != 404 => {
                 (virtual_machine::failure_event_of(&step, &vm.typed, &why.message), How::Once)
             }
             Ok(false) | Err(_) => (None, How::Now),

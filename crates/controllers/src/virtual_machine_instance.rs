@@ -139,7 +139,7 @@ impl Reconciler for Placing {
             return Ok(Next::again_after(SAYS_THAT_IT_WAITS_AFTER));
         }
         let node = match &finding {
-            Finding::Node(name) => eyes.find::<Node>("", name).await?,
+            Finding::Node(name) => eyes.fresh().find::<Node>("", name).await?,
             _ => None,
         };
         for volume in volumes.iter().filter(|_| node.is_some()) {
@@ -186,7 +186,12 @@ impl Placing {
             };
             let phase = claim.typed.status.as_ref().and_then(|status| status.phase.as_deref());
             let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
-            match eyes.find::<PersistentVolume>("", volume.unwrap_or_default()).await? {
+            // It may be late, and nothing would wake us when it comes.
+            let mut found_volume = eyes.find::<PersistentVolume>("", volume.unwrap_or_default()).await?;
+            if found_volume.is_none() && phase == Some("Bound") && !eyes.are_fresh() {
+                found_volume = eyes.fresh().find("", volume.unwrap_or_default()).await?;
+            }
+            match found_volume {
                 Some(volume) if phase == Some("Bound") && is_of(&volume, &claim) => volumes.push(volume),
                 None if phase == Some("Bound") => {
                     let volume = volume.unwrap_or_default();

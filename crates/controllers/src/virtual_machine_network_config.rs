@@ -143,7 +143,6 @@ impl Configs {
                 failure: failure.as_deref(),
                 now: &now,
             });
-            let written_over = config.is_some_and(Object::is_written_over);
             match step {
                 Step::Rest => {
                     let unsettled = |config: &Object<VirtualMachineNetworkConfig>| {
@@ -154,12 +153,9 @@ impl Configs {
                     }
                     return Ok(Next::rest());
                 }
-                // Nothing is made for a machine that is gone, nor taken away from one that is only late.
-                Step::Create | Step::Release(_) | Step::Delete | Step::RemoveFinalizer
-                    if !eyes.are_fresh() =>
-                {
-                    eyes = eyes.fresh();
-                }
+                // Every step rests on something that is absent somewhere: nothing is made for a machine that is gone, nor
+                // taken away from one that is only late.
+                _ if !eyes.are_fresh() => eyes = eyes.fresh(),
                 Step::Allocate(all) => match allocate(&look.network, &look, &all, &now).await? {
                     Ok(()) => allocated.extend(all.into_iter().map(|one| one.mac_address)),
                     Err(why) => failure = Some(why),
@@ -171,7 +167,6 @@ impl Configs {
                     }
                     look.network.write(&pool, &now).await?;
                 }
-                _ if written_over && !eyes.are_fresh() => eyes = eyes.fresh(),
                 step => {
                     if !self.act(step, place, look).await? {
                         return Ok(Next::again_after(crate::LOOK_AGAIN));

@@ -18,14 +18,16 @@ type About = Arc<dyn HasMetadata>;
 
 #[derive(Default)]
 pub struct Inbox {
-    /// By the number of the watch, and where the object is.
-    pending: Mutex<BTreeMap<(usize, Place), About>>,
+    /// By the number of the watch, where the object is, and its uid: what was made anew under a name does not hide that
+    /// something went.
+    pending: Mutex<BTreeMap<(usize, Place, String), About>>,
     bell: Notify,
 }
 
 impl Inbox {
     pub(crate) fn put(&self, watch: usize, place: Place, about: About) {
-        self.pending.lock().insert((watch, place), about);
+        let uid = about.metadata().uid.clone().unwrap_or_default();
+        self.pending.lock().insert((watch, place, uid), about);
         self.bell.notify_one();
     }
 
@@ -35,7 +37,7 @@ impl Inbox {
         loop {
             let pending = std::mem::take(&mut *self.pending.lock());
             if !pending.is_empty() {
-                return pending.into_iter().map(|((watch, _), about)| (watch, about)).collect();
+                return pending.into_iter().map(|((watch, ..), about)| (watch, about)).collect();
             }
             self.bell.notified().await;
         }

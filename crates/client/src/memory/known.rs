@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value};
 
 use super::{HasMetadata, Kind};
 
@@ -37,11 +37,11 @@ impl<T: Kind> Known<T> {
     }
 
     /// An item of a list need not say what it is, and some types insist.
-    pub fn read_item(item: &RawValue) -> Result<Self, Unreadable> {
-        let mut item: Value = serde_json::from_str(item.get()).map_err(unreadable::<T>)?;
-        item["apiVersion"] = T::api_version(&()).as_ref().into();
-        item["kind"] = T::kind(&()).as_ref().into();
-        Self::read(&item.to_string())
+    pub fn read_item(item: &str) -> Result<Self, Unreadable> {
+        let mut item: Map<String, Value> = serde_json::from_str(item).map_err(unreadable::<T>)?;
+        item.insert("apiVersion".into(), T::api_version(&()).as_ref().into());
+        item.insert("kind".into(), T::kind(&()).as_ref().into());
+        Self::read(&Value::Object(item).to_string())
     }
 
     /// All that came, to be changed and written back.

@@ -7,7 +7,7 @@
 //!
 //! - A notice comes after what it is about is held, so a look that it causes sees at least that.
 //! - What was written through [`Remembered::learn`] is held at once, not only when the watch brings it; and
-//!   an older state that the watch brings later does not undo it.
+//!   an older state that the watch brings later does not undo it, nor bring back what is gone.
 //! - What is held may be older than what there is, and kinds are not held at one moment: one may be ahead of another. So
 //!   a write must name the version it saw, and what cannot (making something because another thing is absent, removing
 //!   what nobody seems to use) must be decided again on what the API itself says.
@@ -23,8 +23,12 @@ use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
     fmt,
+    panic::AssertUnwindSafe,
     sync::Arc,
+    time::Duration,
 };
+
+use futures::FutureExt;
 
 use kube::{Client, Resource};
 use parking_lot::Mutex;
@@ -37,6 +41,8 @@ pub use self::{
     remembered::{Place, Remembered, Remembering},
 };
 use crate::following::{Follower, NobodyListens};
+
+const BEGIN_ANEW_AFTER: Duration = Duration::from_secs(1);
 
 /// A kind that can be remembered.
 pub trait Kind: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static {}
@@ -83,10 +89,19 @@ impl Memory {
             fields: None,
             metadata_only: false,
         };
-        let listener = remembered.listener();
+        let hearing = remembered.clone();
         kinds.followers.spawn(async move {
-            // The only way out, and nobody takes it: the task ends with the memory.
-            let Err(NobodyListens) = follower.follow(listener).await;
+            loop {
+                let following = AssertUnwindSafe(follower.follow(hearing.listener()));
+                match following.catch_unwind().await {
+                    // The only way out, and nobody takes it: the task ends with the memory.
+                    Ok(Err(NobodyListens)) => return,
+                    Err(_) => {
+                        tracing::error!(resource = follower.plural, "following it panicked; beginning anew");
+                        tokio::time::sleep(BEGIN_ANEW_AFTER).await;
+                    }
+                }
+            }
         });
         remembered
     }

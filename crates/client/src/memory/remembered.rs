@@ -16,7 +16,7 @@ use super::{
     inbox::{HasMetadata, Inbox},
     known::{Known, Unreadable, version_of},
 };
-use crate::following::{Listener, NobodyListens};
+use crate::following::{Listener, NobodyListens, OnlyMetadata};
 
 /// Namespace (empty for what has none) and name.
 pub type Place = (String, String);
@@ -33,6 +33,8 @@ struct Held<T> {
     unreadable: BTreeMap<Place, Unreadable>,
     /// The version that an object got when it was last written from here.
     written: BTreeMap<Place, u64>,
+    /// Uids of what went before the watch told of it: what the watch still brings of them is late.
+    went: BTreeSet<String>,
     /// All changes up to this one have come.
     version: u64,
     /// Who is told, and under which number.
@@ -45,6 +47,7 @@ impl<T> Default for Remembered<T> {
             objects: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             written: BTreeMap::new(),
+            went: BTreeSet::new(),
             version: 0,
             readers: Vec::new(),
         };
@@ -57,6 +60,9 @@ pub trait Remembering: Send + Sync {
     /// Tells of everything there is, and of every change from now on, under the number `watch`.
     fn tell(&self, watch: usize, inbox: &Arc<Inbox>);
 
+    /// For logs.
+    fn kind(&self) -> String;
+
     /// Waits until everything there is was held once.
     fn listed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
@@ -68,6 +74,10 @@ impl<T: Kind> Remembering for Remembered<T> {
             inbox.put(watch, place.clone(), Arc::new(known.clone()));
         }
         held.readers.push((watch, Arc::downgrade(inbox)));
+    }
+
+    fn kind(&self) -> String {
+        T::kind(&()).into_owned()
     }
 
     fn listed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -111,12 +121,17 @@ impl<T: Kind> Remembered<T> {
             return self.forget(known.metadata());
         }
         let mut held = self.held.write();
-        let newer = |before: &Known<T>| before.version() < known.version();
-        let place = place_of(known.metadata());
-        held.written.insert(place.clone(), known.version());
-        if known.version() > held.version && held.objects.get(&place).is_none_or(newer) {
-            held.objects.insert(place, known);
+        let (place, version) = (place_of(known.metadata()), known.version());
+        held.hold(known);
+        if held.objects.contains_key(&place) {
+            let written = held.written.entry(place).or_default();
+            *written = version.max(*written);
         }
+    }
+
+    /// Holds what the API answered to somebody who asked, unless the watch has come as far already.
+    pub fn note(&self, known: Known<T>) {
+        self.held.write().hold(known);
     }
 
     /// Whether somebody else wrote an object after it was last written from here.
@@ -132,6 +147,7 @@ impl<T: Kind> Remembered<T> {
         if held.objects.get(&place).is_some_and(|known| known.metadata().uid == gone.uid) {
             held.objects.remove(&place);
             held.written.remove(&place);
+            held.went.extend(gone.uid.clone());
         }
     }
 
@@ -153,12 +169,27 @@ impl<T: Kind> Held<T> {
         });
     }
 
+    /// What came otherwise than by the watch, unless the watch has come as far already.
+    fn hold(&mut self, known: Known<T>) {
+        let place = place_of(known.metadata());
+        let newer = |before: &Known<T>| before.version() < known.version();
+        if known.version() > self.version && self.objects.get(&place).is_none_or(newer) {
+            self.objects.insert(place, known);
+        }
+    }
+
+    /// What the watch brought.
     fn take(&mut self, known: Known<T>) {
         let place = place_of(known.metadata());
         self.unreadable.remove(&place);
         let newer = |before: &Known<T>| before.version() <= known.version();
-        if self.objects.get(&place).is_none_or(newer) {
-            self.objects.insert(place.clone(), known.clone());
+        let is_late = known.metadata().uid.as_ref().is_some_and(|uid| self.went.contains(uid));
+        if !is_late && self.objects.get(&place).is_none_or(newer) {
+            let before = self.objects.insert(place.clone(), known.clone());
+            if let Some(before) = before.filter(|before| before.metadata().uid != known.metadata().uid) {
+                self.written.remove(&place);
+                self.tell(&place, &(Arc::new(before) as Arc<dyn HasMetadata>));
+            }
         }
         let about: Arc<dyn HasMetadata> = Arc::new(known);
         self.tell(&place, &about);
@@ -181,16 +212,14 @@ impl<T: Kind> Hearing<T> {
             list.insert(place.clone());
         }
         let mut held = self.remembered.held.write();
-        held.objects.remove(&place);
-        held.unreadable.insert(place.clone(), why);
+        let newest = held.objects.get(&place).map_or(0, Known::version);
+        if newest <= version_of(version.as_deref().unwrap_or_default()) {
+            held.objects.remove(&place);
+            held.unreadable.insert(place.clone(), why);
+        }
         held.tell(&place, &(Arc::new(only) as Arc<dyn HasMetadata>));
         version
     }
-}
-
-#[derive(serde::Deserialize)]
-struct OnlyMetadata {
-    metadata: ObjectMeta,
 }
 
 impl HasMetadata for OnlyMetadata {
@@ -207,7 +236,7 @@ impl<T: Kind> Listener for Hearing<T> {
 
     async fn seen(&mut self, object: &RawValue) -> Result<Option<String>, NobodyListens> {
         let read =
-            if self.list.is_some() { Known::<T>::read_item(object) } else { Known::read(object.get()) };
+            if self.list.is_some() { Known::<T>::read_item(object.get()) } else { Known::read(object.get()) };
         let known = match read {
             Ok(known) => known,
             Err(why) => return Ok(self.cannot_read(object, why)),
@@ -236,6 +265,9 @@ impl<T: Kind> Listener for Hearing<T> {
             held.objects.remove(&place);
             held.written.remove(&place);
         }
+        if let Some(uid) = &only.metadata.uid {
+            held.went.remove(uid);
+        }
         held.tell(&place, &(Arc::new(only) as Arc<dyn HasMetadata>));
         Ok(version)
     }
@@ -245,6 +277,8 @@ impl<T: Kind> Listener for Hearing<T> {
         let version = version_of(version);
         let mut held = self.remembered.held.write();
         held.version = version;
+        // No event from before the list comes any more.
+        held.went.clear();
         // What is not in the list is gone, unless it was made after it.
         let gone = |(place, known): &(Place, Known<T>)| !list.contains(place) && known.version() <= version;
         let (went, stay) = std::mem::take(&mut held.objects).into_iter().partition::<Vec<_>, _>(gone);
@@ -412,6 +446,33 @@ mod tests {
         told.inbox = Arc::new(Inbox::default());
         told.remembered.tell(4, &told.inbox);
         assert_eq!(told.notices().await, ["4 a", "4 b"]);
+    }
+
+    #[tokio::test]
+    async fn what_was_let_go_does_not_come_back_with_late_events_of_its_life() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        told.remembered.forget(known("a", 5).metadata());
+        told.sees("a", 10).await;
+        assert_eq!(told.version_of("a"), None);
+        told.loses("a", 11).await;
+        told.sees("a", 12).await;
+        assert_eq!(told.version_of("a"), Some(12));
+    }
+
+    #[tokio::test]
+    async fn both_are_told_of_when_a_list_brings_another_object_of_a_name() {
+        let mut told = Told::new();
+        told.lists(&[("a", 5)], 9).await;
+        told.notices().await;
+        assert!(told.hearing.began().await.is_ok());
+        let mut other: serde_json::Value = serde_json::from_str(raw("a", 12).get()).unwrap();
+        other["metadata"]["uid"] = json!("another");
+        assert!(told.hearing.seen(&RawValue::from_string(other.to_string()).unwrap()).await.is_ok());
+        assert!(told.hearing.listed("13").await.is_ok());
+        let uids: Vec<String> =
+            told.inbox.next().await.iter().map(|(_, about)| about.metadata().uid.clone().unwrap()).collect();
+        assert_eq!(uids, ["a-uid", "another"]);
     }
 
     #[tokio::test]
