@@ -48,10 +48,20 @@ def main(arguments):
             print(f"NOT SO: {broken}", file=sys.stderr)
             return 1
         except (ApiException, urllib3.exceptions.HTTPError) as error:
-            traceback.print_exc()
-            print(f"NOT SO: every other request is answered\n  found: {error}", file=sys.stderr)
+            print(f"NOT SO: what is asked at {whereabouts(error)} is done\n  found: {account(error)}", file=sys.stderr)
             return 1
     return 0
+
+
+def whereabouts(error):
+    """The innermost line of this program, and not of the client, that led to `error`."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.dirname(frame.filename) == here]
+    return f"{os.path.basename(ours[-1].filename)}:{ours[-1].lineno} `{ours[-1].line}`"
+
+
+def account(error):
+    return f"{error.status} {error.body!r}" if isinstance(error, ApiException) else repr(error)
 
 
 if __name__ == "__main__":
