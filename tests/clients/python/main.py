@@ -7,7 +7,7 @@ its own and removes it. It prints one line for each thing that was found to be s
 it says which on standard error and exits with 1.
 
 `watch` also prints a line `ready` and reads one from standard input: in between the server may be killed
-and started again on its data.
+and started again on its data. If that line is `killed`, the program must have noticed.
 """
 
 import os

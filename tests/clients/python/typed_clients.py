@@ -16,8 +16,8 @@ def run():
         lists_come_in_pages(namespace)
         machines_are_custom_objects(namespace)
         access_is_reviewed(namespace)
-        logs_are_refused_cleanly(namespace)
         many_are_created_from_dicts(namespace)
+        logs_are_refused_cleanly(namespace)
 
 
 def core_objects_live_and_die(namespace):
@@ -231,23 +231,6 @@ def configuration_of(token):
     return configuration
 
 
-def logs_are_refused_cleanly(namespace):
-    core = client.CoreV1Api()
-    refused(
-        "there is no log of a pod that is not there",
-        404,
-        "NotFound",
-        lambda: core.read_namespaced_pod_log("nothing", namespace),
-        saying='pods "nothing" not found',
-    )
-    try:
-        lines = list(watch.Watch().stream(core.read_namespaced_pod_log, "nothing", namespace))
-    except ApiException as error:
-        equal("nor can it be followed", error.status, 404)
-    else:
-        raise Broken(f"nor can it be followed\n  found: {lines!r}")
-
-
 def many_are_created_from_dicts(namespace):
     api_client = client.ApiClient()
     rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
@@ -287,3 +270,20 @@ def many_are_created_from_dicts(namespace):
 
 def of(api_version, kind, **rest):
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "many"}, **rest}
+
+
+def logs_are_refused_cleanly(namespace):
+    core = client.CoreV1Api()
+    refused(
+        "there is no log of a pod that is not there",
+        404,
+        "NotFound",
+        lambda: core.read_namespaced_pod_log("nothing", namespace),
+        saying='pods "nothing" not found',
+    )
+    try:
+        lines = list(watch.Watch().stream(core.read_namespaced_pod_log, "nothing", namespace))
+    except ApiException as error:
+        equal("nor can it be followed", error.status, 404)
+    else:
+        raise Broken(f"nor can it be followed\n  found: {lines!r}")
