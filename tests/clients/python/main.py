@@ -48,7 +48,10 @@ def main(arguments):
             print(f"NOT SO: {broken}", file=sys.stderr)
             return 1
         except (ApiException, urllib3.exceptions.HTTPError) as error:
-            print(f"NOT SO: what is asked at {whereabouts(error)} is done\n  found: {account(error)}", file=sys.stderr)
+            print(
+                f"NOT SO: what is asked at {whereabouts(error)} is done\n  found: {account(error)}",
+                file=sys.stderr,
+            )
             return 1
     return 0
 
@@ -56,7 +59,11 @@ def main(arguments):
 def whereabouts(error):
     """The innermost line of this program, and not of the client, that led to `error`."""
     here = os.path.dirname(os.path.abspath(__file__))
-    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.dirname(frame.filename) == here]
+    ours = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if os.path.dirname(frame.filename) == here
+    ]
     return f"{os.path.basename(ours[-1].filename)}:{ours[-1].lineno} `{ours[-1].line}`"
 
 

@@ -42,6 +42,16 @@ def refused(what, code, reason, call, saying=""):
     raise Broken(f"{what}\n  wanted: {code} {reason}\n  found it done: {answer!r}")
 
 
+def raises(what, error, call):
+    """`call` fails with this class of error."""
+    try:
+        answer = call()
+    except error:
+        print(f"ok: {what} ({error.__name__})", flush=True)
+        return
+    raise Broken(f"{what}\n  wanted: {error.__name__}\n  found it done: {answer!r}")
+
+
 def status_of(what, error):
     """The Status object that every refusal must carry."""
     try:

@@ -28,15 +28,25 @@ def core_objects_live_and_die(namespace):
 
     bytes_in = base64.b64encode(bytes(range(256))).decode()
     body = client.V1ConfigMap(
-        metadata=client.V1ObjectMeta(name="typed", labels={"app": "typed"}), data={"a": "ä €"}, binary_data={"b": bytes_in}
+        metadata=client.V1ObjectMeta(name="typed", labels={"app": "typed"}),
+        data={"a": "ä €"},
+        binary_data={"b": bytes_in},
     )
     created = core.create_namespaced_config_map(namespace, body)
-    equal("bytes and letters come back as sent", (created.data, created.binary_data), ({"a": "ä €"}, {"b": bytes_in}))
+    equal(
+        "bytes and letters come back as sent",
+        (created.data, created.binary_data),
+        ({"a": "ä €"}, {"b": bytes_in}),
+    )
     equal("what is read is what was created", core.read_namespaced_config_map("typed", namespace), created)
     patched = core.patch_namespaced_config_map("typed", namespace, {"data": {"c": "3"}})
     equal("a map is a patch to merge", patched.data, {"a": "ä €", "c": "3"})
     steps = [{"op": "remove", "path": "/data/c"}]
-    equal("a list is a JSON patch", core.patch_namespaced_config_map("typed", namespace, steps).data, {"a": "ä €"})
+    equal(
+        "a list is a JSON patch",
+        core.patch_namespaced_config_map("typed", namespace, steps).data,
+        {"a": "ä €"},
+    )
     fresh = core.read_namespaced_config_map("typed", namespace)
     stale = copy.deepcopy(fresh)
     fresh.data = {"d": "4"}
@@ -64,7 +74,11 @@ def core_objects_live_and_die(namespace):
     secret = client.V1Secret(metadata=client.V1ObjectMeta(name="typed"), string_data={"key": "word"})
     created = core.create_namespaced_secret(namespace, secret)
     found = (created.type, created.data, created.string_data)
-    equal("a secret's words are kept as bytes", found, ("Opaque", {"key": base64.b64encode(b"word").decode()}, None))
+    equal(
+        "a secret's words are kept as bytes",
+        found,
+        ("Opaque", {"key": base64.b64encode(b"word").decode()}, None),
+    )
     refused(
         "a secret keeps its type",
         422,
@@ -73,7 +87,8 @@ def core_objects_live_and_die(namespace):
         saying="type: Invalid value",
     )
     lease = client.V1Lease(
-        metadata=client.V1ObjectMeta(name="typed"), spec=client.V1LeaseSpec(holder_identity="me", lease_duration_seconds=15)
+        metadata=client.V1ObjectMeta(name="typed"),
+        spec=client.V1LeaseSpec(holder_identity="me", lease_duration_seconds=15),
     )
     held = client.CoordinationV1Api().create_namespaced_lease(namespace, lease)
     equal("a lease is held", held.spec.holder_identity, "me")
@@ -93,7 +108,9 @@ def lists_come_in_pages(namespace):
         create(name)
     pages, versions, more = [], [], None
     while True:
-        page = core.list_namespaced_config_map(namespace, label_selector="paged=yes", limit=10, _continue=more)
+        page = core.list_namespaced_config_map(
+            namespace, label_selector="paged=yes", limit=10, _continue=more
+        )
         pages.append([item.metadata.name for item in page.items])
         versions.append(page.metadata.resource_version)
         more = page.metadata._continue
@@ -141,7 +158,9 @@ def machines_are_custom_objects(namespace):
         lambda: objects.create_namespaced_custom_object(body=body, **machines),
         saying='virtualmachines.kubevirt.io "vm" already exists',
     )
-    merge = objects.patch_namespaced_custom_object(name="vm", body={"metadata": {"labels": {"tier": "db"}}}, **machines)
+    merge = objects.patch_namespaced_custom_object(
+        name="vm", body={"metadata": {"labels": {"tier": "db"}}}, **machines
+    )
     equal("a machine is patched", merge["metadata"]["labels"], {"app": "vm", "tier": "db"})
 
     def replace():
@@ -161,10 +180,16 @@ def machines_are_custom_objects(namespace):
     listed = objects.list_namespaced_custom_object(label_selector="tier=db", **machines)
     found = (listed["kind"], [item["metadata"]["name"] for item in listed["items"]])
     equal("machines are listed", found, ("VirtualMachineList", ["vm"]))
-    everywhere = objects.list_cluster_custom_object("kubevirt.io", "v1", "virtualmachines", label_selector="tier=db")
-    holds("of all namespaces too", namespace in {item["metadata"]["namespace"] for item in everywhere["items"]})
+    everywhere = objects.list_cluster_custom_object(
+        "kubevirt.io", "v1", "virtualmachines", label_selector="tier=db"
+    )
+    holds(
+        "of all namespaces too", namespace in {item["metadata"]["namespace"] for item in everywhere["items"]}
+    )
     # The original has no Status for a path it does not serve, only words.
-    gadgets = lambda: objects.list_namespaced_custom_object("kubevirt.io", "v1", namespace, "gadgets")  # noqa: E731
+    gadgets = lambda: objects.list_namespaced_custom_object(
+        "kubevirt.io", "v1", namespace, "gadgets"
+    )  # noqa: E731
     holds("a kind that is not there is not found", is_gone(gadgets))
     objects.delete_namespaced_custom_object(name="vm", **machines)
     read = lambda: objects.get_namespaced_custom_object(name="vm", **machines)  # noqa: E731
@@ -180,9 +205,17 @@ def access_is_reviewed(namespace):
         review = client.V1SelfSubjectAccessReview(spec=spec)
         return client.AuthorizationV1Api(api_client).create_self_subject_access_review(review).status.allowed
 
-    equal("the administrator may do everything", may(client.ApiClient(), "delete", "virtualmachines", "kubevirt.io"), True)
-    core.create_namespaced_service_account(namespace, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="reader")))
-    request = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[], expiration_seconds=3600))
+    equal(
+        "the administrator may do everything",
+        may(client.ApiClient(), "delete", "virtualmachines", "kubevirt.io"),
+        True,
+    )
+    core.create_namespaced_service_account(
+        namespace, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="reader"))
+    )
+    request = client.AuthenticationV1TokenRequest(
+        spec=client.V1TokenRequestSpec(audiences=[], expiration_seconds=3600)
+    )
     token = core.create_namespaced_service_account_token("reader", namespace, request).status.token
     reader = client.ApiClient(configuration_of(token))
     user = f"system:serviceaccount:{namespace}:reader"
@@ -199,7 +232,9 @@ def access_is_reviewed(namespace):
     )
     rbac = client.RbacAuthorizationV1Api()
     rule = client.V1PolicyRule(api_groups=[""], resources=["configmaps"], verbs=["get", "list"])
-    rbac.create_namespaced_role(namespace, client.V1Role(metadata=client.V1ObjectMeta(name="reader"), rules=[rule]))
+    rbac.create_namespaced_role(
+        namespace, client.V1Role(metadata=client.V1ObjectMeta(name="reader"), rules=[rule])
+    )
     binding = client.V1RoleBinding(
         metadata=client.V1ObjectMeta(name="reader"),
         role_ref=client.V1RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name="reader"),
@@ -215,7 +250,9 @@ def access_is_reviewed(namespace):
     found = [sorted(rule.verbs) for rule in rules if rule.resources == ["configmaps"]]
     equal("its rules are told", found, [["get", "list"]])
     try:
-        client.CoreV1Api(client.ApiClient(configuration_of(token + "x"))).list_namespaced_config_map(namespace)
+        client.CoreV1Api(client.ApiClient(configuration_of(token + "x"))).list_namespaced_config_map(
+            namespace
+        )
     except ApiException as error:
         equal("a token that was changed is nobody's", error.status, 401)
     else:
@@ -262,7 +299,9 @@ def many_are_created_from_dicts(namespace):
     else:
         raise Broken("a second time each is refused by itself\n  found: all were created")
     items[0]["data"] = {"a": "2"}
-    utils.create_from_dict(api_client, copy.deepcopy(items[0]), namespace=namespace, apply=True, force_conflicts=True)
+    utils.create_from_dict(
+        api_client, copy.deepcopy(items[0]), namespace=namespace, apply=True, force_conflicts=True
+    )
     applied = client.CoreV1Api().read_namespaced_config_map("many", namespace)
     owner = [entry.manager for entry in applied.metadata.managed_fields if entry.operation == "Apply"]
     equal("or it is applied", (applied.data, owner), ({"a": "2"}, ["python-client"]))

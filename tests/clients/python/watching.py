@@ -50,7 +50,11 @@ def watches_end_by_themselves(namespace):
     core = client.CoreV1Api()
     events = list(
         watch.Watch().stream(
-            core.list_namespaced_config_map, namespace, label_selector=LABELS, resource_version=version, timeout_seconds=2
+            core.list_namespaced_config_map,
+            namespace,
+            label_selector=LABELS,
+            resource_version=version,
+            timeout_seconds=2,
         )
     )
     took = time.monotonic() - begun
@@ -68,10 +72,14 @@ def watches_stop_and_resume(namespace):
         for name in ["a", "b"]:
             core.create_namespaced_config_map(namespace, config_map(name, 0))
             core.replace_namespaced_config_map(name, namespace, config_map(name, 1))
-        core.create_namespaced_config_map(namespace, {"metadata": {"name": "not-selected"}, "data": {"count": "0"}})
+        core.create_namespaced_config_map(
+            namespace, {"metadata": {"name": "not-selected"}, "data": {"count": "0"}}
+        )
         core.delete_namespaced_config_map("a", namespace)
         core.patch_namespaced_config_map("b", namespace, {"metadata": {"labels": {"watched": None}}})
-        core.patch_namespaced_config_map("b", namespace, {"metadata": {"labels": {"watched": "yes"}}, "data": {"count": "2"}})
+        core.patch_namespaced_config_map(
+            "b", namespace, {"metadata": {"labels": {"watched": "yes"}}, "data": {"count": "2"}}
+        )
         core.delete_namespaced_config_map("b", namespace)
 
     wanted = [
@@ -90,7 +98,7 @@ def watches_stop_and_resume(namespace):
     found, stops = [], 0
     # Stopped after every third event and resumed by another watch from the version of the last.
     while len(found) < len(wanted):
-        watcher = watch.Watch()
+        watcher, stopped = watch.Watch(), False
         for event in watcher.stream(
             core.list_namespaced_config_map,
             namespace,
@@ -103,14 +111,19 @@ def watches_stop_and_resume(namespace):
             equal(f"the watcher knows the version of {found[-1]}", watcher.resource_version, version)
             if len(found) % 3 == 0 or len(found) == len(wanted):
                 watcher.stop()
+                stopped = True
                 stops += 1
-        if not watcher._stop:
+        if not stopped:
             break
     changing.join()
     equal("stopped and resumed, a watch misses nothing and repeats nothing", found, wanted)
     equal("it was stopped as often as it was told to", stops, 3)
     again = watch.Watch().stream(
-        core.list_namespaced_config_map, namespace, label_selector=LABELS, resource_version=version, timeout_seconds=1
+        core.list_namespaced_config_map,
+        namespace,
+        label_selector=LABELS,
+        resource_version=version,
+        timeout_seconds=1,
     )
     equal("after the last there is no more", [seen(event) for event in again], [])
 
@@ -141,9 +154,14 @@ def watches_outlive_the_server(namespace):
     follower.stop()
 
     wanted = {
-        name: [("MODIFIED", count) for count in range(1, counts[name] + 1)] + [("DELETED", counts[name])] for name in names
+        name: [("MODIFIED", count) for count in range(1, counts[name] + 1)] + [("DELETED", counts[name])]
+        for name in names
     }
-    equal("who watched all the time saw each change of each object once, in order", follower.seen_of_each(), wanted)
+    equal(
+        "who watched all the time saw each change of each object once, in order",
+        follower.seen_of_each(),
+        wanted,
+    )
     versions = follower.versions
     holds("and no version twice", len(set(versions)) == len(versions), versions)
     if said.strip() == "killed":
@@ -184,7 +202,11 @@ def what_is_forgotten_is_listed_again(namespace):
         watcher = watch.Watch()
         try:
             for _ in watcher.stream(
-                core.list_namespaced_config_map, namespace, label_selector=LABELS, resource_version="1", **options
+                core.list_namespaced_config_map,
+                namespace,
+                label_selector=LABELS,
+                resource_version="1",
+                **options,
             ):
                 watcher.stop()
         except ApiException as error:
@@ -195,11 +217,21 @@ def what_is_forgotten_is_listed_again(namespace):
     for count in range(1, FORGET_ROUNDS):
         if refusal:
             break
-        core.replace_namespaced_config_map("big", namespace, config_map("big", count, filler="x" * ROUND_BYTES))
+        core.replace_namespaced_config_map(
+            "big", namespace, config_map("big", count, filler="x" * ROUND_BYTES)
+        )
         refusal = from_the_first(timeout_seconds=2)
-    holds("a version that is too old is refused", refusal, f"still known after {FORGET_ROUNDS * ROUND_BYTES} bytes")
+    holds(
+        "a version that is too old is refused",
+        refusal,
+        f"still known after {FORGET_ROUNDS * ROUND_BYTES} bytes",
+    )
     equal("as gone", refusal.status, 410)
-    holds("in the original's words", refusal.reason.startswith("Expired: too old resource version: 1 ("), refusal.reason)
+    holds(
+        "in the original's words",
+        refusal.reason.startswith("Expired: too old resource version: 1 ("),
+        refusal.reason,
+    )
     refusal = from_the_first()
     holds("also where the watch tried once more by itself", refusal and refusal.status == 410, refusal)
 
