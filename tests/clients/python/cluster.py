@@ -3,6 +3,7 @@
 import contextlib
 import secrets
 
+import urllib3
 from kubernetes import client
 from kubernetes.client.rest import ApiException
 
@@ -17,20 +18,21 @@ def namespace(purpose):
     core = client.CoreV1Api()
     name = f"python-{purpose}-{secrets.token_hex(4)}"
     core.create_namespace({"metadata": {"name": name}})
-    try:
+    with removed_after(lambda: core.delete_namespace(name)):
         yield name
-    finally:
-        core.delete_namespace(name)
 
 
 @contextlib.contextmanager
 def removed_after(remove):
-    """Calls `remove` in the end, whatever happened; what is gone already is as good."""
+    """Calls `remove` in the end, whatever happened.
+
+    After a failure it is only tried: the failure is what must be told, not that a server which is gone
+    removes nothing.
+    """
     try:
         yield
-    finally:
-        try:
+    except BaseException:
+        with contextlib.suppress(ApiException, urllib3.exceptions.HTTPError):
             remove()
-        except ApiException as error:
-            if error.status != 404:
-                raise
+        raise
+    remove()

@@ -148,6 +148,7 @@ def watches_outlive_the_server(namespace):
         eventually("and many more writes get through", lambda: writer.done(before + WRITES))
     finally:
         writer.stop()
+    holds("no write was lost that was answered", writer.done(before + WRITES), writer.counts())
     counts = writer.counts()
     writer.remove()
     eventually("the last of each is seen", lambda: follower.ended() == set(names))

@@ -71,6 +71,8 @@ class Writer(threading.Thread):
             except (ApiException, urllib3.exceptions.HTTPError) as error:
                 if isinstance(error, ApiException) and error.status < 500:
                     raise
+                if self.stopping.is_set():
+                    raise Broken(f"a server that was killed comes back\n  found: {error!r}") from error
                 time.sleep(0.1)
         if self.count(name) not in (count - 1, count):
             raise Broken(f"{name} was counted to {count - 1}, perhaps {count}, and is at {self.count(name)}")
