@@ -156,10 +156,14 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// As the original reads booleans in a query: present counts as true unless it says `false` or `0`.
     pub fn flag(&self, key: &str) -> bool {
-        self.0.iter().find(|(k, _)| k == key).is_some_and(|(_, v)| !matches!(v.as_str(), "false" | "0"))
+        self.0.iter().find(|(k, _)| k == key).is_some_and(|(_, v)| is_yes(v))
     }
+}
+
+/// As the original reads booleans in a query: present counts as true unless it says `0` or, in whatever case, `false`.
+pub(crate) fn is_yes(value: &str) -> bool {
+    value != "0" && !value.eq_ignore_ascii_case("false")
 }
 
 /// `None` when the text is not valid percent-encoded UTF-8.

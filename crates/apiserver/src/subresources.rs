@@ -43,10 +43,20 @@ impl ApiServer {
             name if kind.subresources.iter().any(|sub| sub.name == name) => match (name, verb) {
                 ("finalize", Verb::Update) => self.update(call).await,
                 ("token", Verb::Create) => self.token_request(call).await,
+                ("log", Verb::Get) => self.log_of_pod(call).await,
                 _ => Err(ApiError::method_not_allowed()),
             },
             _ => Ok(respond::text(success::NO_SUCH_PAGE, "404 page not found\n")),
         }
+    }
+
+    /// No pod has a log: a machine talks on its console.
+    async fn log_of_pod(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {
+        self.get(call).await?;
+        Err(ApiError::bad_request(format!(
+            "pod {} stands for a virtual machine and has no log: see the machine's serial console (virtctl console)",
+            call.request.name
+        )))
     }
 
     async fn token_request(&self, call: &Call<'_>) -> Result<ApiResponse, ApiError> {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sheaf_tests::{http::Credentials, kubectl::Kubectl, node::Node};
+use sheaf_tests::{http::Credentials, kubectl::Kubectl, node::Node, patience};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const LABELLED: &str = "?labelSelector=written%3Dhere";
@@ -54,11 +54,13 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
                 });
             }
             thread::sleep(Duration::from_millis(700));
+            patience::until("enough writes to prove anything", || {
+                (acknowledged.lock().unwrap().len() > 20 * (life + 1)).then_some(())
+            });
             node.kill();
         });
         node = node.start_again();
         let acknowledged = acknowledged.lock().unwrap();
-        assert!(acknowledged.len() > 20 * (life + 1), "too few writes to prove anything");
         let kubectl = Kubectl::admin(&node, "restarts");
         let list = kubectl.json(&["get", "cm", "--namespace=default", "-l", "written=here"]);
         let found: BTreeMap<_, _> = list["items"]

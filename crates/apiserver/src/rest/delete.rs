@@ -18,7 +18,7 @@ use crate::{
     negotiate,
     registry::Served,
     respond::{self, ApiResponse},
-    status::{ApiError, success},
+    status::{ApiError, Named, success},
 };
 
 /// So many objects of a collection are deleted at a time.
@@ -198,7 +198,9 @@ fn check_preconditions(
             let why = format!(
                 "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). {meaning}"
             );
-            ApiError::conflict(call.named(), name, why)
+            // The original names the kind here, not the resource.
+            let kind = &call.served.kind;
+            ApiError::conflict(Named { group: &kind.group, resource: &kind.kind }, name, why)
         })
     };
     let recreated = "The object might have been deleted and then recreated";

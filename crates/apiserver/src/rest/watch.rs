@@ -25,6 +25,7 @@ use crate::{
     },
     negotiate::{self, Shape},
     registry::Served,
+    request::is_yes,
     respond::{self, ApiResponse},
     status::ApiError,
 };
@@ -121,7 +122,7 @@ impl ApiServer {
         let version = query.get("resourceVersion");
         let matching = query.get("resourceVersionMatch");
         let invalid = |error: FieldError| Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
-        let send_initial = query.get("sendInitialEvents").map(|value| value != "false" && value != "0");
+        let send_initial = query.get("sendInitialEvents").map(is_yes);
         match (send_initial, matching) {
             (Some(_), None) => {
                 return invalid(FieldError::forbidden(

@@ -10,11 +10,12 @@ use super::{
     age_column, name_column, text,
     virtual_machine_instance::{VirtualMachineInstance, status::Phase},
 };
-use crate::kind::{Column, Kind, Verbs};
+use crate::kind::{Column, Kind, Subresource, Verbs};
 
 pub fn kind() -> Kind {
     Kind { verbs: Verbs::ReadOnly, ..Kind::of_type::<Pod>("pods") }
         .short(&["po"])
+        .with_subresource(Subresource { name: "log", body: None, verbs: &["get"] })
         .columns(vec![
             name_column(),
             Column::computed("Ready", |pod, _| {

@@ -1,0 +1,65 @@
+//! The original's own Go libraries against the real server: what operators and providers are made of. The stories are
+//! told and judged in `tests/clients/client-go`; here the server is started for them, and killed in the middle.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+use std::sync::OnceLock;
+
+use sheaf_tests::{node::Node, program::Program};
+
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(Node::start)
+}
+
+fn client(node: &Node, story: &str) -> Program {
+    Program::of_admin("client-go", "SHEAF_CLIENT_GO", node, story)
+}
+
+/// Tells a story to its end.
+fn tells(story: &str) {
+    client(node(), story).says(&[story]);
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn typed_clients_write_protobuf_and_lose_no_update() {
+    tells("typed");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn there_is_one_leader_at_a_time() {
+    tells("election");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn apply_configurations_own_what_they_say_and_nothing_else() {
+    tells("apply");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn the_dynamic_client_uses_a_kind_made_a_moment_ago() {
+    tells("dynamic");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn the_mapper_finds_every_kind() {
+    tells("mapper");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn informers_miss_nothing_when_the_server_is_killed_and_comes_back() {
+    let mut node = Node::start();
+    let mut informers = client(&node, "informers").converse(&["informers"]);
+    informers.hears("ready");
+    node.kill();
+    let _node = node.start_again();
+    informers.types("restarted\n");
+    let (code, said) = informers.hangs_up();
+    assert_eq!(code, 0, "{said}");
+}
