@@ -169,13 +169,21 @@ impl ApiServer {
             .map_err(|why| apply::told(&scale.value, why.into()))?;
         let Some(paths) = &kind.scale else { return Err(ApiError::method_not_allowed()) };
         let mut value = json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": scale.value["metadata"],
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": identity_of(&scale.value["metadata"]),
         });
         paths.spec_replicas.set(&mut value, replicas_of(call, &scale.value)?.into());
         let configuration = Configuration { value, force: scale.force };
         let change = |current: &Value| self.apply_to(call, &seen_as(kind, current.clone()), &configuration);
         self.modify_settled(call, Part::Main, options.dry_run, change).await
     }
+}
+
+/// Which object a Scale is of. What else its metadata says is not for the object: whoever may scale it may not label
+/// it, hold it with finalizers, or give it owners.
+fn identity_of(metadata: &Value) -> Value {
+    let named = ["name", "namespace", "uid", "resourceVersion"].into_iter();
+    named.filter_map(|field| Some((field, metadata.get(field)?.clone()))).collect()
 }
 
 /// The Scale of an object.

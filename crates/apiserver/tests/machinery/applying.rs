@@ -333,6 +333,25 @@ async fn status_and_scale_are_applied_on_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn applying_a_scale_changes_nothing_but_the_replicas() {
+    let house = House::new().await;
+    house.establish(things()).await;
+    let uri = format!("{THINGS}/t");
+    let made = house.post(THINGS, thing("v1", json!({"replicas": 1}))).await.ok();
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2},
+        "metadata": {"name": "t", "namespace": "default", "uid": made["metadata"]["uid"], "labels": {"a": "b"},
+            "annotations": {"a": "b"}, "finalizers": ["x.io/hold"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}]}});
+    apply(&house, &format!("{uri}/scale"), "fieldManager=scaler&force=true", scale).await.ok();
+    let object = house.get(&uri).await.ok();
+    assert_eq!(object["spec"]["replicas"], 2);
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        assert_eq!(object["metadata"][field], Value::Null, "{field}");
+    }
+    assert_eq!(fields(&object, "scaler Apply scale"), json!({"f:spec": {"f:replicas": {}}}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn machines_are_applied_field_by_field_and_their_lists_as_a_whole() {
     let house = House::new().await;
     let uri = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/vm";
