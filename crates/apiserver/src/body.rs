@@ -19,8 +19,9 @@ use crate::status::ApiError;
 
 /// The largest request body, as the original has it; objects are held to the same limit.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
-/// Deeper nesting than any real object needs.
-const MAX_DEPTH: usize = 200;
+/// Deeper nesting than any real object needs. Well below the 128 at which many readers of JSON give up: an object that
+/// gets in must be readable for everybody, with the owners of its fields, which nest a little deeper than it.
+const MAX_DEPTH: usize = 100;
 /// So many unknown or repeated fields are named; the rest is counted.
 const MAX_NAMED: usize = 100;
 
@@ -134,7 +135,27 @@ pub fn protobuf(body: &[u8]) -> Result<Document, ApiError> {
         )),
     };
     let decoded = protobuf::decode(body).map_err(refused)?;
+    check_depth(&decoded.value)?;
     Ok(Document { value: decoded.value, repeated: Vec::new() })
+}
+
+/// Whether a value that did not come through a reader of this file, as the result of a patch, nests as it may.
+pub fn check_depth(value: &Value) -> Result<(), ApiError> {
+    match is_within(value, MAX_DEPTH) {
+        true => Ok(()),
+        false => Err(ApiError::bad_request(format!(
+            "the object provided is nested deeper than {MAX_DEPTH} levels"
+        ))),
+    }
+}
+
+fn is_within(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(_) | Value::Array(_) if levels == 0 => false,
+        Value::Object(members) => members.values().all(|member| is_within(member, levels - 1)),
+        Value::Array(elements) => elements.iter().all(|element| is_within(element, levels - 1)),
+        _ => true,
+    }
 }
 
 #[derive(Default)]
@@ -274,6 +295,21 @@ mod tests {
         assert!(error.message().contains("nested deeper"), "{error}");
         let deep = "a: ".to_string() + &"[".repeat(1_000_000);
         assert_eq!(yaml(deep.as_bytes()).unwrap_err().reason(), "BadRequest");
+    }
+
+    #[test]
+    fn all_formats_nest_equally_deep() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        // Not JSON, so that the reader of YAML sees it.
+        let in_yaml = |levels: usize| format!("# yaml\n{}", nested(levels));
+        let fits = nested(MAX_DEPTH);
+        let value = json(fits.as_bytes()).unwrap().value;
+        assert!(serde_json::from_str::<Value>(&fits).is_ok(), "what is let in is readable for everybody");
+        assert_eq!(yaml(in_yaml(MAX_DEPTH).as_bytes()).unwrap().value, value);
+        assert!(check_depth(&value).is_ok());
+        assert!(json(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(yaml(in_yaml(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_depth(&Value::Array(vec![value])).is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 use serde_json::{Map, Number, Value};
 
-use super::{Document, MAX_DEPTH, MAX_NAMED, Path};
+use super::{Document, MAX_DEPTH, MAX_NAMED, Path, is_within};
 
 /// How many values aliases may add to what was written out.
 const MAX_ALIASED: usize = 100_000;
@@ -69,11 +69,12 @@ impl<'t> Reader<'t> {
     }
 
     fn node(&mut self, event: Event<'t>, depth: usize) -> Result<Value, String> {
-        if depth > MAX_DEPTH {
+        let is_collection = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
+        if is_collection && depth >= MAX_DEPTH {
             return Err(format!("nested deeper than {MAX_DEPTH} levels"));
         }
         let (anchor, value) = match event {
-            Event::Alias(anchor) => return self.alias(anchor),
+            Event::Alias(anchor) => return self.alias(anchor, depth),
             Event::Scalar(text, style, anchor, tag) => (anchor, scalar(&text, style, tag.as_deref())?),
             Event::SequenceStart(_, anchor, tag) => {
                 collection_tag(tag.as_deref(), "seq")?;
@@ -93,8 +94,12 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    fn alias(&mut self, anchor: usize) -> Result<Value, String> {
-        let value = self.anchors.get(&anchor).cloned().ok_or("an alias stands inside what it refers to")?;
+    fn alias(&mut self, anchor: usize, depth: usize) -> Result<Value, String> {
+        let value = self.anchors.get(&anchor).ok_or("an alias stands inside what it refers to")?;
+        if !is_within(value, MAX_DEPTH.saturating_sub(depth)) {
+            return Err(format!("nested deeper than {MAX_DEPTH} levels"));
+        }
+        let value = value.clone();
         self.count_aliased(&value)?;
         Ok(value)
     }
@@ -378,6 +383,15 @@ mod tests {
             let hostile = piece.repeat(super::super::MAX_BODY / piece.len());
             assert!(read(&hostile).is_err(), "{piece:?}");
         }
+    }
+
+    #[test]
+    fn aliases_do_not_hide_how_deep_a_document_is() {
+        let mut text = String::from("a0: &a0 []\n");
+        for n in 1..60 {
+            text += &format!("a{n}: &a{n} [[*a{}]]\n", n - 1);
+        }
+        assert!(read(&text).unwrap_err().contains("nested deeper"));
     }
 
     #[test]

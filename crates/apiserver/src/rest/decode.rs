@@ -31,6 +31,7 @@ pub fn accept(
             kind.kind
         )));
     }
+    body::check_depth(&object)?;
     check_address(served, &mut object)?;
     object_meta::check_types(&object).map_err(|why| decode_error(served, &why))?;
     if !object["metadata"].is_object() {

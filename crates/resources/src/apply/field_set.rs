@@ -27,10 +27,15 @@ impl Node {
     }
 }
 
+/// Deeper than the fields of any object that gets in.
+const MAX_DEPTH: usize = 100;
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no step to a field")]
-pub struct NoFieldSet {
-    pub text: String,
+pub enum NoFieldSet {
+    #[error("{text:?} is no step to a field")]
+    NoStep { text: String },
+    #[error("fields are nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
 }
 
 impl FieldSet {
@@ -202,13 +207,20 @@ impl FieldSet {
     }
 
     pub fn from_json(json: &Value) -> Result<FieldSet, NoFieldSet> {
-        let Value::Object(members) = json else { return Err(NoFieldSet { text: json.to_string() }) };
+        FieldSet::read(json, MAX_DEPTH)
+    }
+
+    fn read(json: &Value, levels: usize) -> Result<FieldSet, NoFieldSet> {
+        let Some(levels) = levels.checked_sub(1) else { return Err(NoFieldSet::TooDeep) };
+        let Value::Object(members) = json else {
+            return Err(NoFieldSet::NoStep { text: json.to_string() });
+        };
         let mut set = FieldSet::default();
         for (text, below) in members.iter().filter(|(text, _)| *text != ITSELF) {
-            let step = Step::read(text).ok_or_else(|| NoFieldSet { text: text.clone() })?;
+            let step = Step::read(text).ok_or_else(|| NoFieldSet::NoStep { text: text.clone() })?;
             let is_leaf = below.as_object().is_none_or(Map::is_empty);
             let is_member = is_leaf || below.get(ITSELF).is_some();
-            let below = if is_leaf { FieldSet::default() } else { FieldSet::from_json(below)? };
+            let below = if is_leaf { FieldSet::default() } else { FieldSet::read(below, levels)? };
             set.put(step, is_member, below);
         }
         Ok(set)
@@ -241,6 +253,13 @@ mod tests {
         assert_eq!(set(json!({})).to_json(), json!({}));
         assert!(FieldSet::from_json(&json!({"f:a": {"b": {}}})).is_err());
         assert!(FieldSet::from_json(&json!([])).is_err());
+    }
+
+    #[test]
+    fn fields_nest_only_so_deep() {
+        let nested = |levels: usize| (1..levels).fold(json!({"f:a": {}}), |below, _| json!({"f:a": below}));
+        assert!(FieldSet::from_json(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(FieldSet::from_json(&nested(MAX_DEPTH + 1)), Err(NoFieldSet::TooDeep));
     }
 
     #[test]
