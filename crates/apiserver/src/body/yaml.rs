@@ -12,8 +12,10 @@ use serde_json::{Map, Number, Value};
 
 use super::{Document, MAX_DEPTH, MAX_NAMED, Path, is_within};
 
-/// How many values aliases may add to what was written out.
-const MAX_ALIASED: usize = 100_000;
+/// How many bytes aliases may add to what was written out: no more than fit into an object, anyway.
+const MAX_ALIASED: usize = 4 * 1024 * 1024;
+/// What a value takes beside its text.
+const BYTES_OF_VALUE: usize = 40;
 
 const TRUE: [&str; 11] = ["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"];
 const FALSE: [&str; 11] = ["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"];
@@ -107,7 +109,7 @@ impl<'t> Reader<'t> {
     fn count_aliased(&mut self, value: &Value) -> Result<(), String> {
         self.aliased += size(value);
         if self.aliased > MAX_ALIASED {
-            return Err(format!("aliases repeat more than {MAX_ALIASED} values"));
+            return Err(format!("aliases repeat more than {MAX_ALIASED} bytes"));
         }
         Ok(())
     }
@@ -156,12 +158,15 @@ impl<'t> Reader<'t> {
     }
 }
 
+/// About how many bytes a value takes.
 fn size(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(members) => members.values().map(size).sum(),
-        _ => 0,
-    }
+    BYTES_OF_VALUE
+        + match value {
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(members) => members.iter().map(|(key, value)| key.len() + size(value)).sum(),
+            Value::String(text) => text.len(),
+            _ => 0,
+        }
 }
 
 /// Of several mappings merged in, the first to have a key wins.
@@ -392,6 +397,17 @@ mod tests {
             text += &format!("a{n}: &a{n} [[*a{}]]\n", n - 1);
         }
         assert!(read(&text).unwrap_err().contains("nested deeper"));
+    }
+
+    #[test]
+    fn aliases_are_counted_by_what_they_repeat() {
+        let long = "x".repeat(100_000);
+        let text = format!("a: &a {long}\nb: [{}]\n", vec!["*a"; 100].join(", "));
+        assert!(read(&text).unwrap_err().contains("aliases repeat"));
+        let keyed = format!("a: &a {{{}: 1}}\nb: [{}]\n", &long[..900], vec!["*a"; 10_000].join(", "));
+        assert!(read(&keyed).unwrap_err().contains("aliases repeat"));
+        let few = format!("a: &a {long}\nb: [{}]\n", vec!["*a"; 10].join(", "));
+        assert_eq!(read(&few).unwrap().value["b"][9], long);
     }
 
     #[test]
