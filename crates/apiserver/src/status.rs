@@ -124,12 +124,13 @@ impl ApiError {
     /// Two want a field to be different: one cause for each field and the one who owns it.
     pub fn apply_conflict(conflicts: &Conflicts) -> Self {
         let causes: Vec<Value> = conflicts
-            .iter()
+            .named()
+            .into_iter()
             .map(|conflict| {
                 json!({
                     "reason": "FieldManagerConflict",
                     "message": format!("conflict with {}", conflict.manager),
-                    "field": conflict.field(),
+                    "field": conflict.field,
                 })
             })
             .collect();

@@ -123,8 +123,8 @@ impl<V: Versions> Writer<'_, V> {
             let taken = changes.modified.intersection(&owned.fields);
             let taken = taken.union(&changes.added.intersection(&owned.fields));
             if !taken.is_empty() {
-                conflicts.add(&manager, &taken);
                 owned.fields = owned.fields.difference(&taken);
+                conflicts.add(manager.clone(), taken);
             }
             owned.fields = owned.fields.difference(&changes.removed);
             if !owned.fields.is_empty() {

@@ -151,22 +151,38 @@ impl FieldSet {
     /// Every member, as the way to it.
     pub fn ways(&self) -> Vec<Vec<Step>> {
         let mut ways = Vec::new();
-        self.collect(&mut Vec::new(), &mut ways);
+        self.visit(&mut Vec::new(), &mut |way| {
+            ways.push(way.to_vec());
+            true
+        });
         ways
     }
 
-    /// The members of a level, and then what is below them: conflicts are told in this order.
-    fn collect(&self, way: &mut Vec<Step>, ways: &mut Vec<Vec<Step>>) {
+    /// How many members there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.values().map(|node| usize::from(node.is_member) + node.below.count()).sum()
+    }
+
+    /// Shows the way to each member, as long as `each` wants to see more; answers whether it does. The members of a
+    /// level come before what is below them: conflicts are told in this order.
+    pub(super) fn visit(&self, way: &mut Vec<Step>, each: &mut dyn FnMut(&[Step]) -> bool) -> bool {
         for (step, _) in self.0.iter().filter(|(_, node)| node.is_member) {
             way.push(step.clone());
-            ways.push(way.clone());
+            let goes_on = each(way);
             way.pop();
+            if !goes_on {
+                return false;
+            }
         }
-        for (step, node) in &self.0 {
+        for (step, node) in self.0.iter().filter(|(_, node)| !node.below.is_empty()) {
             way.push(step.clone());
-            node.below.collect(way, ways);
+            let goes_on = node.below.visit(way, each);
             way.pop();
+            if !goes_on {
+                return false;
+            }
         }
+        true
     }
 
     /// The same set for a shape that may have changed since: what is taken as a whole now is owned as a whole.

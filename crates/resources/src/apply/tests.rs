@@ -98,8 +98,9 @@ impl Story {
                 Ok(is_same)
             }
             Err(ApplyError::Conflicts(conflicts)) => Err(conflicts
-                .iter()
-                .map(|conflict| format!("{} {}", conflict.manager.name, conflict.field()))
+                .named()
+                .into_iter()
+                .map(|conflict| format!("{} {}", conflict.manager.name, conflict.field))
                 .collect()),
             Err(why) => Err(vec![why.to_string()]),
         }

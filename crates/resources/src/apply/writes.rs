@@ -126,7 +126,8 @@ fn every_write_to_a_real_kind_is_kept_track_of_as_in_the_original() {
             if let Some(message) = write.get("message") {
                 let Err(ApplyError::Conflicts(conflicts)) = outcome else { panic!("{place}: {outcome:?}") };
                 assert_eq!(conflicts.to_string(), *message, "{place}");
-                let mut told: Vec<String> = conflicts.iter().map(Conflict::field).collect();
+                let mut told: Vec<String> =
+                    conflicts.named().into_iter().map(|conflict| conflict.field).collect();
                 let mut expected: Vec<String> = write["causes"]
                     .as_array()
                     .unwrap()
