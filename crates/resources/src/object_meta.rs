@@ -5,11 +5,17 @@ use serde_json::{Map, Value};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::Kind,
-    names,
+    names, schema,
 };
 
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 pub const ORPHAN_FINALIZER: &str = "orphan";
+
+/// The longest name of one who writes.
+pub const LONGEST_MANAGER: usize = 128;
+const LONGEST_SUBRESOURCE: usize = 256;
+/// Many more than the server ever tells apart by itself.
+const MOST_MANAGERS: usize = 1000;
 
 /// The fields of ObjectMeta; anything else in `metadata` is unknown.
 pub const FIELDS: [&str; 15] = [
@@ -73,6 +79,7 @@ pub fn check_types(object: &Value) -> Result<(), String> {
     }
     check_list(metadata, "finalizers", Value::is_string)?;
     check_list(metadata, "managedFields", Value::is_object)?;
+    metadata.get("managedFields").map_or(Ok(()), check_managers)?;
     check_list(metadata, "ownerReferences", Value::is_object)
 }
 
@@ -87,6 +94,22 @@ fn check_list(metadata: &Map<String, Value>, field: &str, fits: fn(&Value) -> bo
     }
 }
 
+/// A time that is none would leave an object that clients cannot read.
+fn check_managers(entries: &Value) -> Result<(), String> {
+    for entry in entries.as_array().into_iter().flatten() {
+        for field in ["manager", "operation", "apiVersion", "fieldsType", "subresource", "time"] {
+            match &entry[field] {
+                Value::Null | Value::String(_) => {}
+                other => return Err(mismatch(&format!("managedFields.{field}"), "string", other)),
+            }
+        }
+        if let Some(fault) = entry["time"].as_str().and_then(schema::time_fault) {
+            return Err(fault);
+        }
+    }
+    Ok(())
+}
+
 fn mismatch(field: &str, wanted: &str, found: &Value) -> String {
     let found = match found {
         Value::Null => "null",
@@ -99,6 +122,46 @@ fn mismatch(field: &str, wanted: &str, found: &Value) -> String {
     format!(
         "json: cannot unmarshal {found} into Go struct field ObjectMeta.metadata.{field} of type {wanted}"
     )
+}
+
+/// What must hold of who, by the word of a client, owns the fields of an object.
+///
+/// What else can be wrong with an entry makes the list unreadable, and an unreadable list is not taken at its word:
+/// that is for [`crate::apply`].
+pub fn validate_managers(object: &Value) -> Vec<FieldError> {
+    let path = FieldPath::new("metadata").child("managedFields");
+    let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if entries.len() > MOST_MANAGERS {
+        return vec![FieldError::too_many(&path, entries.len() as u64, MOST_MANAGERS as u64)];
+    }
+    let mut errors = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let path = path.index(index);
+        let text = |field: &str| entry[field].as_str().unwrap_or_default();
+        errors.extend(manager_problems(text("manager"), &path.child("manager")));
+        if text("subresource").len() > LONGEST_SUBRESOURCE {
+            errors.push(FieldError::too_long(&path.child("subresource"), LONGEST_SUBRESOURCE as u64));
+        }
+    }
+    errors
+}
+
+/// What is wrong with the name of one who writes.
+pub fn manager_problems(manager: &str, path: &FieldPath) -> Vec<FieldError> {
+    if manager.len() > LONGEST_MANAGER {
+        return vec![FieldError::too_long(path, LONGEST_MANAGER as u64)];
+    }
+    let odd = manager.char_indices().filter(|(_, letter)| !is_printable(*letter));
+    odd.map(|(at, odd)| {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(odd));
+        FieldError::invalid(path, manager, why)
+    })
+    .collect()
+}
+
+/// Whether a letter may be part of the name of one who writes.
+pub fn is_printable(letter: char) -> bool {
+    letter == ' ' || !(letter.is_control() || letter.is_whitespace())
 }
 
 /// What must hold of `metadata` in any object that is to be stored.

@@ -34,6 +34,15 @@ pub fn accept(
     body::check_depth(&object)?;
     check_address(served, &mut object)?;
     object_meta::check_types(&object).map_err(|why| decode_error(served, &why))?;
+    // Whoever writes a subresource says nothing of owners.
+    let errors = match call.request.subresource.is_empty() {
+        true => object_meta::validate_managers(&object),
+        false => Vec::new(),
+    };
+    if !errors.is_empty() {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(ApiError::invalid(&kind.group, &kind.kind, name, &errors));
+    }
     if !object["metadata"].is_object() {
         object["metadata"] = serde_json::json!({});
     }

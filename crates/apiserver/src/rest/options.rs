@@ -1,7 +1,10 @@
 //! What the query of a request says about how it is to be done.
 
 use serde_json::Value;
-use sheaf_resources::field_error::{FieldError, FieldPath};
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    object_meta::{LONGEST_MANAGER, is_printable, manager_problems},
+};
 
 use crate::{
     request::{Query, Verb},
@@ -34,9 +37,6 @@ pub struct WriteOptions {
     /// Applying takes what others own.
     pub force: bool,
 }
-
-/// The longest name of one who writes.
-const LONGEST_MANAGER: usize = 128;
 
 impl WriteOptions {
     pub fn parse(query: &Query, verb: Verb) -> Result<Self, ApiError> {
@@ -77,29 +77,13 @@ impl WriteOptions {
                 return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
             }
         };
-        let errors = manager_problems(query.get("fieldManager").unwrap_or_default());
+        let errors =
+            manager_problems(query.get("fieldManager").unwrap_or_default(), &FieldPath::new("fieldManager"));
         if !errors.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", kind, "", &errors));
         }
         Ok(WriteOptions { dry_run, field_validation, force: false })
     }
-}
-
-fn manager_problems(manager: &str) -> Vec<FieldError> {
-    let path = FieldPath::new("fieldManager");
-    let mut errors = Vec::new();
-    if manager.len() > LONGEST_MANAGER {
-        errors.push(FieldError::too_long(&path, LONGEST_MANAGER as u64));
-    }
-    for (at, odd) in manager.char_indices().filter(|(_, letter)| !is_printable(*letter)) {
-        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(odd));
-        errors.push(FieldError::invalid(&path, manager, why));
-    }
-    errors
-}
-
-fn is_printable(letter: char) -> bool {
-    letter == ' ' || !(letter.is_control() || letter.is_whitespace())
 }
 
 /// Who writes, by the name of the program that sent the request: `kubectl` of `kubectl/v1.34.1 (linux/amd64)`.

@@ -251,3 +251,63 @@ async fn an_object_that_fits_only_without_its_owners_is_kept_without_them() {
     let refused = house.send(Method::PATCH, &by, &headers, heap("c", 60_000).to_string()).await;
     assert_eq!(refused.refusal(), (413, "RequestEntityTooLarge"), "who applies is told");
 }
+
+#[tokio::test(start_paused = true)]
+async fn owners_that_a_client_names_have_names_of_sane_length() {
+    let house = House::new().await;
+    let entry = |field: &str, value: Value| {
+        let mut entry = json!({"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {}}, "time": "2030-01-01T00:00:00Z"});
+        entry[field] = value;
+        entry
+    };
+    let with = |entries: Vec<Value>| {
+        let mut wanted = map("a", json!({"x": "1"}));
+        wanted["metadata"]["managedFields"] = entries.into();
+        wanted
+    };
+    for (field, value, why) in [
+        (
+            "manager",
+            json!("m".repeat(129)),
+            "metadata.managedFields[0].manager: Too long: may not be more than 128 bytes",
+        ),
+        ("manager", json!("a\u{7}"), "invalid character U+0007 (at position 1)"),
+        (
+            "subresource",
+            json!("s".repeat(257)),
+            "managedFields[0].subresource: Too long: may not be more than 256 bytes",
+        ),
+    ] {
+        let refused = house.post(MAPS, with(vec![entry(field, value)])).await;
+        assert_eq!(refused.refusal(), (422, "Invalid"));
+        assert!(refused.message().contains(why), "{}", refused.message());
+    }
+    let many = (0..1001).map(|n| entry("manager", format!("m{n}").into())).collect();
+    assert_eq!(house.post(MAPS, with(many)).await.refusal(), (422, "Invalid"));
+    house.post(MAPS, with(vec![entry("manager", "m".repeat(128).into())])).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_an_owner_is_a_time_also_in_custom_resources() {
+    let house = House::new().await;
+    house
+        .establish(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.example.com"},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+        }))
+        .await;
+    let thing = |time: &str| {
+        json!({"apiVersion": "example.com/v1", "kind": "Thing", "spec": {"a": 1}, "metadata": {"name": "t",
+            "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "example.com/v1", "time": time,
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]}})
+    };
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    let refused = house.post(things, thing("x")).await;
+    assert_eq!(refused.refusal(), (400, "BadRequest"));
+    assert!(refused.message().contains(r#"parsing time "x""#), "{}", refused.message());
+    house.post(things, thing("2030-01-01T00:00:00Z")).await.ok();
+}

@@ -194,7 +194,7 @@ fn base64_fault(text: &str) -> Option<usize> {
 }
 
 /// What Go's `time.Parse(time.RFC3339, text)` would say.
-fn time_fault(text: &str) -> Option<String> {
+pub(crate) fn time_fault(text: &str) -> Option<String> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     let mut rest = text;
     let fault = |rest: &str, element: &str| {

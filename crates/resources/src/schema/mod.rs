@@ -45,6 +45,7 @@ use serde_json::{Number, Value};
 
 pub use builtin::{Flavour, definitions, from_k8s_openapi};
 pub use custom::judge;
+pub(crate) use decode::time_fault;
 pub use decode::{DecodeError, check_types};
 pub use defaulting::{TooManyDefaults, apply_defaults};
 pub use format::is_recognised as is_recognised_format;
