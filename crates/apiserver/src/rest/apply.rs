@@ -30,9 +30,13 @@ impl ApiServer {
         let part = Part::of(call)?;
         let options = WriteOptions::parse_apply(call.query)?;
         let kind = &call.served.kind;
-        let configuration = read(call, &options, (&kind.group, &kind.version, &kind.kind))?;
+        let size = call.body.len();
+        let configuration =
+            self.heavy(size, || read(call, &options, (&kind.group, &kind.version, &kind.kind)))?;
         loop {
-            let change = |current: &Value| self.apply_to(call, &seen(call, current)?, &configuration);
+            let change = |current: &Value| {
+                self.heavy(size, || self.apply_to(call, &seen(call, current)?, &configuration))
+            };
             match self.modify_settled(call, part, options.dry_run, change).await {
                 Ok(written) => return self.written_response(call, &written, success::OK),
                 Err(why) if why.is_not_found() && part == Part::Main && !self.is_there(call).await? => {}
@@ -40,7 +44,7 @@ impl ApiServer {
             }
             let create = crate::request::ResourceRequest { verb: Verb::Create, ..call.request.clone() };
             self.authorize_resource(call.user, &create, call.query)?;
-            let new = self.apply_to_nothing(call, &configuration)?;
+            let new = self.heavy(size, || self.apply_to_nothing(call, &configuration))?;
             match self.create_settled(call, new, options.dry_run, Operation::Apply).await {
                 // Somebody was faster: then there is something to apply to.
                 Err(why) if why.is_already_exists() => {}

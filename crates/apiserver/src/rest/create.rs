@@ -47,7 +47,7 @@ impl ApiServer {
     ) -> Result<Written, ApiError> {
         self.settle_namespace(call, &mut object)?;
         wipe(&mut object);
-        let owners = self.owners_of_new(call, &object);
+        let owners = self.heavy(call.body.len(), || self.owners_of_new(call, &object));
         set_owners(&mut object, owners);
         self.create_settled(call, object, dry_run, Operation::Update).await
     }

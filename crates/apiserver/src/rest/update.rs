@@ -112,7 +112,7 @@ impl ApiServer {
     ) -> Result<Written, ApiError> {
         let owned = |old: &Value| {
             let mut new = change(old)?;
-            let owners = self.owners_after(call, old, &new);
+            let owners = self.heavy(call.body.len(), || self.owners_after(call, old, &new));
             set_owners(&mut new, owners);
             Ok(new)
         };

@@ -1,7 +1,7 @@
 //! Whether a configuration that somebody applies is one of the kind at all: every field declared, of its type, every
 //! element of a list told apart. In the words of the original, down to how its language prints values.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use serde_json::{Map, Value};
 
@@ -81,7 +81,7 @@ fn object(members: &Map<String, Value>, shape: Shape<'_>, path: &mut String, fin
 }
 
 fn list(elements: &[Value], shape: Shape<'_>, path: &mut String, findings: &mut Vec<String>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, element) in elements.iter().enumerate() {
         let step = match shape.is_whole() {
             true => Step::Index(index as u64),
@@ -101,7 +101,7 @@ fn list(elements: &[Value], shape: Shape<'_>, path: &mut String, findings: &mut 
         value(element, shape.element(), path, findings);
         path.truncate(length);
         if !shape.is_whole() {
-            seen.push(step);
+            seen.insert(step);
         }
     }
 }

@@ -119,7 +119,6 @@ impl<V: Versions> Writer<'_, V> {
                 in_others.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
             }
             let changes = in_others.get(version).unwrap_or(&comparison);
-            // Changes are few and owned fields many: they are looked for the cheaper way round.
             let taken = changes.modified.intersection(&owned.fields);
             let taken = taken.union(&changes.added.intersection(&owned.fields));
             if !taken.is_empty() {

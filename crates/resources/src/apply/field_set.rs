@@ -89,10 +89,15 @@ impl FieldSet {
 
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
-        self.combined(other, |ours, theirs| Node {
-            is_member: ours.is_member && theirs.is_some_and(|theirs| theirs.is_member),
-            below: theirs.map(|theirs| ours.below.intersection(&theirs.below)).unwrap_or_default(),
-        })
+        // Whichever is smaller is gone through: one that many are intersected with may be large.
+        let (few, many) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
+        let shared = few.0.iter().filter_map(|(step, one)| {
+            let two = many.0.get(step)?;
+            let below = one.below.intersection(&two.below);
+            let node = Node { is_member: one.is_member && two.is_member, below };
+            (!node.is_empty()).then(|| (step.clone(), node))
+        });
+        FieldSet(shared.collect())
     }
 
     /// Without the members of the other; what is below them stays.
@@ -117,23 +122,25 @@ impl FieldSet {
         self
     }
 
-    /// Lets `take` have what the other has, too, level by level as long as it says so. Only what the other has is
-    /// looked at: it is mostly the smaller.
+    /// Lets `take` have what the other has, too, level by level as long as it says so. Whichever is smaller is gone
+    /// through.
     fn without(&mut self, other: &FieldSet, take: &impl Fn(&mut Node, &Node) -> bool) {
-        for (step, theirs) in &other.0 {
-            let Some(ours) = self.0.get_mut(step) else { continue };
+        let meet = |ours: &mut Node, theirs: &Node| {
             if take(ours, theirs) {
                 ours.below.without(&theirs.below, take);
             }
-            if ours.is_empty() {
+            !ours.is_empty()
+        };
+        if self.0.len() < other.0.len() {
+            self.0.retain(|step, ours| other.0.get(step).is_none_or(|theirs| meet(ours, theirs)));
+            return;
+        }
+        for (step, theirs) in &other.0 {
+            let Some(ours) = self.0.get_mut(step) else { continue };
+            if !meet(ours, theirs) {
                 self.0.remove(step);
             }
         }
-    }
-
-    fn combined(&self, other: &FieldSet, of: impl Fn(&Node, Option<&Node>) -> Node) -> FieldSet {
-        let nodes = self.0.iter().map(|(step, ours)| (step.clone(), of(ours, other.0.get(step))));
-        FieldSet(nodes.filter(|(_, node)| !node.is_empty()).collect())
     }
 
     /// The same set where every declared member of an object that has something below it is a member too: an object

@@ -372,3 +372,38 @@ fn without_nulls(value: Value) -> Value {
         other => other,
     }
 }
+
+/// Each of these took the square of its length, which is minutes at this one.
+#[test]
+fn long_lists_are_checked_and_merged_in_time_that_grows_with_their_length() {
+    let schema = Schema::parse(&json!({"type": "object", "properties": {"set": {"type": "array",
+        "x-kubernetes-list-type": "set", "items": {"type": "string"}}}}))
+    .unwrap();
+    let shape = Shape::of(&schema);
+    let list = |from: usize| {
+        let elements: Vec<String> = (from..from + 100_000).map(|n| format!("element-{n:09}")).collect();
+        json!({"set": elements})
+    };
+    let (live, asked) = (list(0), list(1_000_000));
+    assert_eq!(check(&asked, shape), Ok(()));
+    let merged = merge(&live, &asked, shape).unwrap();
+    assert_eq!(merged["set"].as_array().unwrap().len(), 200_000);
+}
+
+#[test]
+fn many_managers_of_little_are_quick_to_compare_with_a_change_of_much() {
+    let wide: FieldSet = {
+        let mut set = FieldSet::default();
+        (0..50_000).for_each(|n| set.insert(&[Step::field(&format!("k{n}"))]));
+        set
+    };
+    let mut left = 0;
+    for n in 0..5_000 {
+        let mut narrow = FieldSet::default();
+        narrow.insert(&[Step::field(&format!("k{n}"))]);
+        narrow.insert(&[Step::field("other")]);
+        assert!(!wide.intersection(&narrow).is_empty());
+        left += narrow.difference(&wide).ways().len();
+    }
+    assert_eq!(left, 5_000);
+}

@@ -243,8 +243,7 @@ fn merge_lists(live: &[Value], asked: &[Value], shape: Shape<'_>) -> Result<Valu
     let of_asked: BTreeMap<&Step, &Value> = asked.iter().map(|(step, value)| (step, *value)).collect();
     let mut merged = Vec::new();
     let mut rest = live.iter().peekable();
-    for (at, (step, value)) in asked.iter().enumerate() {
-        let next_shared = asked[at..].iter().map(|(step, _)| step).find(|step| of_live.contains_key(step));
+    for ((step, value), next_shared) in asked.iter().zip(next_shared(&asked, &of_live)) {
         while let Some((next, live)) = rest.peek() {
             match of_asked.contains_key(next) {
                 false => merged.push((*live).clone()),
@@ -264,6 +263,22 @@ fn merge_lists(live: &[Value], asked: &[Value], shape: Shape<'_>) -> Result<Valu
     }
     merged.extend(rest.filter(|(step, _)| !of_asked.contains_key(step)).map(|(_, live)| (*live).clone()));
     Ok(Value::Array(merged))
+}
+
+/// For each element that is asked for, the first from there on that is there already.
+fn next_shared<'s>(
+    asked: &'s [(Step, &Value)],
+    of_live: &BTreeMap<&Step, &Value>,
+) -> impl Iterator<Item = Option<&'s Step>> {
+    let mut next = None;
+    let mut shared: Vec<Option<&Step>> = Vec::with_capacity(asked.len());
+    for (step, _) in asked.iter().rev() {
+        if of_live.contains_key(step) {
+            next = Some(step);
+        }
+        shared.push(next);
+    }
+    shared.into_iter().rev()
 }
 
 /// A value without the members of a set. What loses all it had is null, as in the original: whoever owns it as such
