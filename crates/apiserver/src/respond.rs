@@ -221,6 +221,10 @@ impl Warnings {
     pub fn add(&self, warnings: impl IntoIterator<Item = String>) {
         let mut said = self.0.lock();
         for warning in warnings {
+            // No more than are sent.
+            if said.len() == MOST_WARNINGS {
+                break;
+            }
             if !said.contains(&warning) {
                 said.push(warning);
             }
@@ -236,5 +240,21 @@ impl Warnings {
                 headers.append(header::WARNING, value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_warnings_are_kept_than_are_sent() {
+        let warnings = Warnings::default();
+        warnings.add((0..1_000).map(|n| format!("warning {n}")));
+        assert_eq!(warnings.0.lock().len(), MOST_WARNINGS);
+        warnings.add(["one more".to_owned()]);
+        let mut headers = HeaderMap::new();
+        warnings.write(&mut headers);
+        assert_eq!(headers.get_all(header::WARNING).iter().count(), MOST_WARNINGS);
     }
 }

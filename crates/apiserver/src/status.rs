@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use sheaf_resources::{
     apply::Conflicts,
-    field_error::{FieldError, aggregate},
+    field_error::{FieldError, aggregate, told},
 };
 use sheaf_store::StoreError;
 
@@ -147,9 +147,9 @@ impl ApiError {
         )
     }
 
-    /// 422 with one cause per field error. `kind` is the kind's own name here, not the resource's.
+    /// 422 with one cause per field error that is [`told`]. `kind` is the kind's own name here, not the resource's.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let causes: Vec<Value> = errors
+        let causes: Vec<Value> = told(errors)
             .iter()
             .map(|e| json!({"reason": e.reason(), "message": e.body(), "field": e.field}))
             .collect();

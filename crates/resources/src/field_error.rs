@@ -5,7 +5,7 @@
 //! build Status objects: a [`FieldError`] knows its reason and its message, and
 //! [`aggregate`] joins several into the one line that an `Invalid` Status carries.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde_json::{Number, Value};
 
@@ -158,6 +158,17 @@ impl FieldError {
     }
 }
 
+impl FieldError {
+    /// About how long it is when it is told.
+    fn size(&self) -> usize {
+        let value = match &self.bad_value {
+            Some(Value::String(text)) => text.len(),
+            _ => 0,
+        };
+        self.field.len() + self.detail.len() + value
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -166,16 +177,28 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
+/// So many errors of one object are told: nobody reads more, and an object can have a million.
+pub const MOST_ERRORS: usize = 1000;
+/// And no more once this much was said: each carries the whole path to its field.
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// Those of the errors that are told.
+pub fn told(errors: &[FieldError]) -> &[FieldError] {
+    let mut said = 0;
+    let end = errors.iter().take(MOST_ERRORS).take_while(|error| {
+        let goes_on = said < MOST_BYTES;
+        said += error.size();
+        goes_on
+    });
+    &errors[..end.count()]
+}
+
 /// Joins errors into one line: one error stands alone, several are bracketed, and the same
-/// text is said once.
+/// text is said once. Only those [`told`] are.
 pub fn aggregate(errors: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut said = BTreeSet::new();
+    let mut texts: Vec<String> = told(errors).iter().map(ToString::to_string).collect();
+    texts.retain(|text| said.insert(text.clone()));
     match texts.len() {
         1 => texts.remove(0),
         _ => format!("[{}]", texts.join(", ")),
@@ -324,6 +347,15 @@ mod tests {
         let b = FieldError::required(&at("b"), "");
         assert_eq!(aggregate(std::slice::from_ref(&a)), "a: Required value");
         assert_eq!(aggregate(&[a.clone(), b, a]), "[a: Required value, b: Required value]");
+    }
+
+    #[test]
+    fn of_very_many_errors_only_some_are_told() {
+        let errors: Vec<_> = (0..500_000).map(|n| FieldError::required(&at("list").index(n), "")).collect();
+        assert_eq!(told(&errors).len(), MOST_ERRORS);
+        assert_eq!(aggregate(&errors).matches(", ").count(), MOST_ERRORS - 1);
+        let long = at(&"x".repeat(MOST_BYTES));
+        assert_eq!(told(&[FieldError::required(&long, ""), FieldError::required(&long, "")]).len(), 1);
     }
 
     #[test]

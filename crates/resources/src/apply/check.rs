@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 use super::{shape::Shape, step::Step};
 use crate::schema::SchemaType;
 
+/// So many findings are told, and no more once this much was said: each carries the whole path to it.
+const MOST_FINDINGS: usize = 100;
+const MOST_BYTES: usize = 256 * 1024;
+
 /// What is wrong with a configuration, one line per finding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.told())]
@@ -23,16 +27,36 @@ impl NoConfiguration {
 }
 
 pub fn check(configuration: &Value, shape: Shape<'_>) -> Result<(), NoConfiguration> {
-    let mut findings = Vec::new();
+    let mut findings = Findings::default();
     value(configuration, shape, &mut String::new(), &mut findings);
-    match findings.is_empty() {
+    match findings.lines.is_empty() {
         true => Ok(()),
-        false => Err(NoConfiguration(findings)),
+        false => Err(NoConfiguration(findings.lines)),
     }
 }
 
-fn value(found: &Value, shape: Shape<'_>, path: &mut String, findings: &mut Vec<String>) {
-    let Some(schema) = shape.schema() else { return };
+#[derive(Default)]
+struct Findings {
+    lines: Vec<String>,
+    bytes: usize,
+}
+
+impl Findings {
+    fn push(&mut self, path: &str, why: &str) {
+        if !self.are_enough() {
+            let line = if path.is_empty() { why.to_owned() } else { format!("{path}: {why}") };
+            self.bytes += line.len();
+            self.lines.push(line);
+        }
+    }
+
+    fn are_enough(&self) -> bool {
+        self.lines.len() >= MOST_FINDINGS || self.bytes >= MOST_BYTES
+    }
+}
+
+fn value(found: &Value, shape: Shape<'_>, path: &mut String, findings: &mut Findings) {
+    let Some(schema) = shape.schema().filter(|_| !findings.are_enough()) else { return };
     let expected = match &schema.kind {
         _ if found.is_null() => return,
         _ if schema.int_or_string => match found {
@@ -58,17 +82,17 @@ fn value(found: &Value, shape: Shape<'_>, path: &mut String, findings: &mut Vec<
         "numeric (int or float)" => go_type(found).to_owned(),
         _ => format!("&{{{}}}", go_plain(found)),
     };
-    findings.push(at(path, &format!("expected {expected}, got {printed}")));
+    findings.push(path, &format!("expected {expected}, got {printed}"));
 }
 
-fn object(members: &Map<String, Value>, shape: Shape<'_>, path: &mut String, findings: &mut Vec<String>) {
+fn object(members: &Map<String, Value>, shape: Shape<'_>, path: &mut String, findings: &mut Findings) {
     let mut names: Vec<&String> = members.keys().collect();
     names.sort_unstable();
     for name in names {
         let length = path.len();
         let _ = write!(path, "{}", Step::field(name));
         if !shape.allows(name) {
-            findings.push(at(path, "field not declared in schema"));
+            findings.push(path, "field not declared in schema");
             path.truncate(length);
             // The original looks no further in this object either.
             return;
@@ -80,7 +104,7 @@ fn object(members: &Map<String, Value>, shape: Shape<'_>, path: &mut String, fin
     }
 }
 
-fn list(elements: &[Value], shape: Shape<'_>, path: &mut String, findings: &mut Vec<String>) {
+fn list(elements: &[Value], shape: Shape<'_>, path: &mut String, findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (index, element) in elements.iter().enumerate() {
         let step = match shape.is_whole() {
@@ -88,13 +112,13 @@ fn list(elements: &[Value], shape: Shape<'_>, path: &mut String, findings: &mut 
             false => match shape.step_to(index, element) {
                 Ok(step) => step,
                 Err(why) => {
-                    findings.push(at(path, &why.to_string()));
+                    findings.push(path, &why.to_string());
                     return;
                 }
             },
         };
         if seen.contains(&step) {
-            findings.push(at(path, &format!("duplicate entries for key {step}")));
+            findings.push(path, &format!("duplicate entries for key {step}"));
         }
         let length = path.len();
         let _ = write!(path, "{step}");
@@ -104,10 +128,6 @@ fn list(elements: &[Value], shape: Shape<'_>, path: &mut String, findings: &mut 
             seen.insert(step);
         }
     }
-}
-
-fn at(path: &str, why: &str) -> String {
-    if path.is_empty() { why.to_owned() } else { format!("{path}: {why}") }
 }
 
 fn go_type(value: &Value) -> &'static str {
@@ -225,5 +245,11 @@ mod tests {
             found(json!({"text": 1, "count": "x"})),
             "errors:\n  .spec.count: expected numeric (int or float), got string\n  .spec.text: expected string, got &value.valueUnstructured{Value:1}"
         );
+    }
+
+    #[test]
+    fn only_so_many_findings_are_told() {
+        let told = found(json!({"plain": vec![1; 100_000]}));
+        assert_eq!(told.lines().count(), 1 + MOST_FINDINGS);
     }
 }

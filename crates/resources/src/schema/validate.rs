@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 use super::correlation::Correlation;
 use super::trail::Trail;
 use super::{Additional, Schema, ValueRules, embedded, format, list_type};
-use crate::field_error::{FieldError, FieldPath, go_float, go_number};
+use crate::field_error::{FieldError, FieldPath, MOST_ERRORS, go_float, go_number};
 use crate::quote::quoted;
 
 /// Everything that is wrong with `value`, a value at `path` (the root for a whole object).
@@ -57,7 +57,7 @@ impl Outcome {
     }
 
     fn add(&mut self, error: FieldError) {
-        if !self.errors.contains(&error) {
+        if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
             self.errors.push(error);
         }
     }
@@ -468,6 +468,13 @@ mod tests {
         let schema = json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {"f": field}}}});
         errors(schema, json!({"spec": {"f": value}}))
+    }
+
+    #[test]
+    fn of_very_many_errors_only_some_are_found() {
+        let found =
+            on_field(json!({"type": "array", "items": {"type": "integer"}}), json!(vec!["x"; 200_000]));
+        assert_eq!(found.len(), MOST_ERRORS);
     }
 
     #[test]
