@@ -5,11 +5,13 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use sheaf_resources::object_meta::{self, FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use sheaf_store::StoreError;
 
 use super::{
     Call,
     attempt::Attempt,
     options::{DeleteOptions, Propagation},
+    ownership::take_owners,
     selection::Selection,
 };
 use crate::{
@@ -165,11 +167,14 @@ impl ApiServer {
         if new == old || options.dry_run {
             return Ok(Deleted::Marked(current.clone()));
         }
-        let stored = self
-            .put(call.served, place, &new, Some(current.revision))
-            .await
-            .map_err(|why| Attempt::of_store(call, name, &why))?;
-        Ok(Deleted::Marked(stored))
+        let stored = match self.put(call.served, place, &new, Some(current.revision)).await {
+            // The mark takes room of its own. Who owns it is worth less than that an object can be deleted.
+            Err(StoreError::TooLarge { .. }) if take_owners(&mut new).is_some() => {
+                self.put(call.served, place, &new, Some(current.revision)).await
+            }
+            done => done,
+        };
+        Ok(Deleted::Marked(stored.map_err(|why| Attempt::of_store(call, name, &why))?))
     }
 
     /// How many finalizers keep an object that is being deleted.

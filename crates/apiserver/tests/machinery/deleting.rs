@@ -90,3 +90,34 @@ async fn a_namespace_goes_only_when_it_is_finalized() {
     assert_eq!(house.get("/api/v1/namespaces/n").await.code, 404);
     assert_eq!(house.delete("/api/v1/namespaces/kube-system").await.refusal(), (403, "Forbidden"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_as_large_as_it_may_be_can_be_deleted() {
+    const MOST: usize = 3 * 1024 * 1024;
+    let house = House::new().await;
+    house
+        .establish(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "heaps.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "heaps", "kind": "Heap"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+        }))
+        .await;
+    let heaps = "/apis/example.com/v1/heaps";
+    let heap = |name: &str, size: usize| {
+        json!({"apiVersion": "example.com/v1", "kind": "Heap", "spec": {"a": "x".repeat(size)},
+            "metadata": {"name": name, "finalizers": ["x.io/hold"]}})
+    };
+    let mut small = house.post(heaps, heap("a", 0)).await.ok();
+    small["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    // The mark takes more than what is left.
+    let large = house.post(heaps, heap("b", MOST - small.to_string().len() - 20)).await.ok();
+    assert!(large["metadata"]["managedFields"].is_array(), "the owners still fit");
+    let marked = house.delete(&format!("{heaps}/b")).await.ok();
+    assert!(marked["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(marked["metadata"].get("managedFields"), None);
+    let freed = json!({"metadata": {"finalizers": []}});
+    house.patch(&format!("{heaps}/b"), "merge-patch", freed).await.ok();
+    assert_eq!(house.get(&format!("{heaps}/b")).await.code, 404);
+}
