@@ -9,7 +9,7 @@
 
 use std::{cmp::Ordering, fmt};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
@@ -105,10 +105,7 @@ impl Ord for Datum {
 /// A total order over JSON values.
 pub fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
-            (Some(a), Some(b)) => a.cmp(&b),
-            _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
-        },
+        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => {
@@ -118,6 +115,25 @@ pub fn compare(a: &Value, b: &Value) -> Ordering {
         (Value::Object(a), Value::Object(b)) => compare_objects(a, b),
         _ => rank(a).cmp(&rank(b)),
     }
+}
+
+/// By their exact worth: a whole number made a float may be another's equal that it is not.
+fn compare_numbers(a: &Number, b: &Number) -> Ordering {
+    let float = |number: &Number| number.as_f64().unwrap_or_default();
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(a), None) => compare_with_float(a, float(b)),
+        (None, Some(b)) => compare_with_float(b, float(a)).reverse(),
+        // JSON has no number that is not comparable.
+        (None, None) => float(a).partial_cmp(&float(b)).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn compare_with_float(whole: i128, float: f64) -> Ordering {
+    // Exact where it matters: a float too large for the conversion is larger than any whole number of JSON, also when
+    // it is cut to the largest there is.
+    let below = float.floor();
+    whole.cmp(&(below as i128)).then(if float > below { Ordering::Less } else { Ordering::Equal })
 }
 
 fn compare_objects(a: &Map<String, Value>, b: &Map<String, Value>) -> Ordering {
@@ -179,5 +195,32 @@ mod tests {
         assert_ne!(Datum(json!(1)), Datum(json!("1")));
         assert_ne!(Datum(json!(u64::MAX)), Datum(json!(u64::MAX - 1)));
         assert_eq!(Datum(json!({"a": 1, "b": [2]})), Datum(json!({"b": [2], "a": 1})));
+    }
+
+    #[test]
+    fn numbers_have_one_order_however_they_are_written() {
+        let numbers = [
+            json!(-1e300),
+            json!(i64::MIN),
+            json!(-1.5),
+            json!(-1),
+            json!(0),
+            json!(0.5),
+            json!(9_007_199_254_740_992_u64),
+            json!(9_007_199_254_740_993_u64),
+            json!(9_007_199_254_740_994.0),
+            json!(u64::MAX),
+            json!(1e300),
+        ];
+        for (at, a) in numbers.iter().enumerate() {
+            for (other, b) in numbers.iter().enumerate() {
+                assert_eq!(compare(a, b), at.cmp(&other), "{a} {b}");
+            }
+        }
+        assert_eq!(
+            compare(&json!(9_007_199_254_740_992_u64), &json!(9_007_199_254_740_992.0)),
+            Ordering::Equal
+        );
+        assert_eq!(compare(&json!(-0.0), &json!(0.0)), Ordering::Equal, "both are 0");
     }
 }
