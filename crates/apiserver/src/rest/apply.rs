@@ -1,7 +1,7 @@
 //! Server-side apply: saying what one wants of an object, and leaving the rest to others.
 
 use serde_json::Value;
-use sheaf_resources::apply::{self as engine, ApplyError, Operation};
+use sheaf_resources::apply::{self as engine, ApplyError, Operation, Shape};
 
 use super::{
     Call, decode,
@@ -85,8 +85,9 @@ impl ApiServer {
         let merged = self.merged(call, live, &configuration.value, configuration.force);
         let mut merged = merged.map_err(|why| told(&configuration.value, why))?;
         let owners = take_owners(&mut merged);
+        // Built-in kinds keep no nulls.
         if !call.served.kind.custom {
-            without_nulls(&mut merged);
+            engine::drop_nulls(&mut merged, Shape::of(call.served.kind.schema.look()));
         }
         let name = merged["metadata"]["name"].as_str().unwrap_or_default();
         if name != call.request.name {
@@ -165,17 +166,5 @@ pub(crate) fn told(configuration: &Value, why: ApplyError) -> ApiError {
         why @ (ApplyError::Misfit(_) | ApplyError::Unreadable(_) | ApplyError::NoSuchVersion(_)) => {
             ApiError::unexplained(why.to_string())
         }
-    }
-}
-
-/// Built-in kinds keep no nulls: who asks for one asks for nothing.
-fn without_nulls(value: &mut Value) {
-    match value {
-        Value::Object(members) => {
-            members.retain(|_, member| !member.is_null());
-            members.values_mut().for_each(without_nulls);
-        }
-        Value::Array(elements) => elements.iter_mut().for_each(without_nulls),
-        _ => {}
     }
 }

@@ -333,6 +333,26 @@ async fn status_and_scale_are_applied_on_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nulls_that_nobody_applies_stay() {
+    let house = House::new().await;
+    let mut definition = things();
+    let empty = json!({"type": "string", "nullable": true, "default": null});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["empty"] =
+        empty.clone();
+    house.establish(definition).await;
+    let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    let found = |definition: &Value| {
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["empty"]
+            .clone()
+    };
+    assert_eq!(found(&house.get(uri).await.ok()), empty);
+    let labelled = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com", "labels": {"a": "b"}}});
+    let applied = apply(&house, uri, "fieldManager=me", labelled).await.ok();
+    assert_eq!((&applied["metadata"]["labels"]["a"], found(&applied)), (&json!("b"), empty));
+}
+
+#[tokio::test(start_paused = true)]
 async fn applying_a_scale_changes_nothing_but_the_replicas() {
     let house = House::new().await;
     house.establish(things()).await;

@@ -30,4 +30,4 @@ pub use field_set::{FieldSet, NoFieldSet};
 pub use managers::{Manager, Managers, Operation, Owned, Unreadable};
 pub use shape::{Misfit, Shape};
 pub use step::{Datum, Step};
-pub use typed::{Comparison, compare, fields_of, merge};
+pub use typed::{Comparison, compare, drop_nulls, fields_of, merge};

@@ -151,6 +151,13 @@ impl<'a> Shape<'a> {
         self.schema
     }
 
+    /// Whether any value may be here.
+    pub(super) fn is_anything(&self) -> bool {
+        self.schema.is_none_or(|schema| {
+            schema.kind.is_none() && !schema.int_or_string && schema.properties.is_empty()
+        })
+    }
+
     /// Whether nothing is declared inside, so that what is there has no other shape than it shows.
     fn is_deduced(&self) -> bool {
         self.schema.is_none_or(|schema| {

@@ -281,6 +281,23 @@ fn next_shared<'s>(
     shared.into_iter().rev()
 }
 
+/// Takes nulls out where a schema says what may be there: who asks for one asks for nothing. Where anything may be,
+/// null is a value like any other.
+pub fn drop_nulls(value: &mut Value, shape: Shape<'_>) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, member| !member.is_null() || shape.field(name).is_anything());
+            for (name, member) in members {
+                drop_nulls(member, shape.field(name));
+            }
+        }
+        Value::Array(elements) => {
+            elements.iter_mut().for_each(|element| drop_nulls(element, shape.element()));
+        }
+        _ => {}
+    }
+}
+
 /// A value without the members of a set. What loses all it had is null, as in the original: whoever owns it as such
 /// goes on doing so.
 pub fn remove(value: &Value, fields: &FieldSet, shape: Shape<'_>) -> Value {
