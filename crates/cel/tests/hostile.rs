@@ -109,6 +109,41 @@ fn what_a_loop_gathers_is_not_copied_each_time_round() {
     }
 }
 
+/// What a rule says of some data, as text.
+fn said(rule: &str, data: &serde_json::Value) -> String {
+    let program = compiled(rule).unwrap();
+    match program.run(data, None, 1_000_000).result {
+        Ok(value) => format!("{value:?}"),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+#[test]
+fn an_address_may_break_off_inside_a_character() {
+    for text in ["http://%aé/", "http://%é", "http://%", "http://a%€b/", "/%aé", "/%é"] {
+        assert_eq!(said("isURL(self.s)", &json!({"s": text})), "Bool(false)", "{text}");
+        let why = said("url(self.s).getHost() == ''", &json!({"s": text}));
+        assert!(why.contains("invalid URL escape"), "{text}: {why}");
+    }
+}
+
+#[test]
+fn amounts_with_the_largest_exponents_are_amounts() {
+    let sizes = [("1e2147483647", "Int(1)"), ("1e-2147483648", "Int(-1)"), ("1.5e2147483640", "Int(1)")];
+    for (text, order) in sizes {
+        assert_eq!(said("quantity(self.s).compareTo(quantity('1'))", &json!({"s": text})), order, "{text}");
+    }
+}
+
+#[test]
+fn a_time_zone_of_any_size_is_refused_or_used() {
+    let rule = "timestamp('2024-01-01T00:00:00Z').getHours(self.s)";
+    for zone in ["9223372036854775807:00", "-9223372036854775808:00", "00:9223372036854775807", "+24:00"] {
+        assert_eq!(said(rule, &json!({"s": zone})), format!("unknown time zone {zone}"));
+    }
+    assert_eq!(said(rule, &json!({"s": "-05:30"})), "Int(18)");
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_compiler_crash(text in r#"[a-z0-9 ().,+*/<>=!&|?:\[\]{}'"\\`-]{0,60}"#) {
