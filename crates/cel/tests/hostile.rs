@@ -144,6 +144,24 @@ fn a_time_zone_of_any_size_is_refused_or_used() {
     assert_eq!(said(rule, &json!({"s": "-05:30"})), "Int(18)");
 }
 
+#[test]
+fn a_short_expression_does_not_become_a_tree_without_end() {
+    let copies = format!("optional.of(1){}.hasValue()", ".optFlatMap(y, y)".repeat(32));
+    let why = compiled(&copies).unwrap_err();
+    assert!(why.contains("expression size limit exceeded"), "{why:.200}");
+    compiled("optional.of(optional.of(1)).optFlatMap(y, y).optFlatMap(y, optional.of(y)).hasValue()").unwrap();
+}
+
+#[test]
+fn a_short_expression_has_no_types_without_end() {
+    for (start, step) in [("[1]", ".map(a, {a: a})"), ("[[]]", ".map(a, {1: {a: a}})"), ("[1]", ".map(a, [{a: a}])")] {
+        let rule = |times: usize| format!("{start}{} == []", step.repeat(times));
+        let why = compiled(&rule(20)).unwrap_err();
+        assert!(why.contains("type size limit exceeded"), "{step}: {why:.200}");
+        compiled(&rule(3)).unwrap();
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_compiler_crash(text in r#"[a-z0-9 ().,+*/<>=!&|?:\[\]{}'"\\`-]{0,60}"#) {
