@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use regex::Regex;
 use serde_json::json;
 use sheaf_cel::{
-    Fault, Host, OldSelf, Program, Value, compile,
+    Fault, Host, Meter, OldSelf, Program, Value, compile,
     data::{Declaration, Keyed, Shape},
 };
 
@@ -160,6 +160,62 @@ fn a_short_expression_has_no_types_without_end() {
         assert!(why.contains("type size limit exceeded"), "{step}: {why:.200}");
         compiled(&rule(3)).unwrap();
     }
+}
+
+#[test]
+fn work_that_costs_nothing_in_the_original_ends_all_the_same() {
+    let text = "x".repeat(1_000_000);
+    let numbers: Vec<i64> = (0..5_000).collect();
+    let data = json!({"s": text, "l": numbers});
+    for rule in [
+        // Lists that double, and lists of lists that do.
+        format!("[[1]]{}.size() == 1", ".map(x, x + x)".repeat(40)),
+        format!("[[1]]{0} == [[1]]{0}", ".map(x, [x, x])".repeat(35)),
+        format!("'%s'.format([[1]{}]) == ''", ".map(x, [x, x])".repeat(35)),
+        // A long text that is read, shown or kept over and over.
+        "self.l.all(x, self.s.charAt(x) == 'x')".to_owned(),
+        "self.l.all(x, size(self.s) > 0)".to_owned(),
+        "self.l.map(x, self.s).join('') == ''".to_owned(),
+        "self.l.map(x, '%s'.format([self.s])) == []".to_owned(),
+        "self.l.map(x, {self.s: x}) == []".to_owned(),
+        "self.s.replace('x', self.s) == ''".to_owned(),
+        "self.s.replace('', self.s, 100) == ''".to_owned(),
+    ] {
+        let program = compiled(&rule).unwrap();
+        let outcome = program.run(&data, None, 1_000_000);
+        assert!(matches!(outcome.result, Err(Fault::OverBudget)), "{rule:.80}: {}", outcome.cost);
+    }
+    let fine = "self.s.replace('x', 'yy').size() == 2000000 && self.l == self.l && self.l.map(x, x) == self.l";
+    assert_eq!(said(fine, &data), "Bool(true)");
+}
+
+#[test]
+fn runs_about_one_object_share_what_they_may_do() {
+    let data = json!({"s": "x".repeat(1_000_000), "l": [1]});
+    let program = compiled("size(self.s) > 0").unwrap();
+    let mut meter = Meter::default();
+    let mut runs = 0;
+    while program.run_within(&data, None, 1_000_000, &mut meter).result.is_ok() {
+        runs += 1;
+        assert!(runs < 2_000, "nothing is counted");
+    }
+    assert!(runs > 500, "ended after {runs}");
+    let program = compiled("self.s.matches(string(self.l[0]))").unwrap();
+    let (mut meter, mut cost) = (Meter::default(), 0);
+    for _ in 0..101 {
+        let outcome = program.run_within(&data, None, 1_000_000, &mut meter);
+        assert!(outcome.result.is_ok());
+        cost = outcome.cost;
+    }
+    let first = program.run(&data, None, 1_000_000);
+    assert_eq!(cost, first.cost + 1_000);
+}
+
+#[test]
+fn a_fault_tells_no_more_of_the_data_than_anyone_reads() {
+    let data = json!({"s": "é".repeat(1_000_000)});
+    let why = said("url(self.s).getHost() == ''", &data);
+    assert!(why.starts_with("URL parse error") && why.len() < 1_100, "{}", why.len());
 }
 
 proptest! {
