@@ -59,8 +59,10 @@ pub use self::{
 pub struct Host {
     /// The formats that `format.named` and its like know.
     pub formats: &'static [NamedFormat],
-    /// Compiles a pattern in Go's dialect.
+    /// Compiles a pattern in Go's dialect that stands in a rule.
     pub pattern: fn(&str) -> Result<Regex, String>,
+    /// The same for one out of data, which whoever writes an object may choose.
+    pub foreign_pattern: fn(&str) -> Result<Regex, String>,
 }
 
 /// How `oldSelf` is declared.

@@ -12,7 +12,11 @@ use sheaf_cel::{
     data::{Declaration, Keyed, Shape},
 };
 
-static HOST: Host = Host { formats: &[], pattern: |text| Regex::new(text).map_err(|why| why.to_string()) };
+static HOST: Host = Host { formats: &[], pattern, foreign_pattern: pattern };
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|why| why.to_string())
+}
 
 /// An object with a text `s`, a number `i` and a list of numbers `l`.
 fn declared() -> Arc<Declaration> {
@@ -96,6 +100,15 @@ fn patterns_out_of_data_are_not_compiled_without_end() {
 }
 
 #[test]
+fn a_long_pattern_is_taken_from_a_rule_and_not_from_data() {
+    let long = "a".repeat(5_000);
+    let why = said("'a'.matches(self.s)", &json!({"s": long}));
+    assert!(why.starts_with("error parsing regexp: expression too large"), "{why}");
+    assert_eq!(said(&format!("self.s.matches('{long}')"), &json!({"s": long})), "Bool(true)");
+    assert_eq!(said("'a'.matches(self.s)", &json!({"s": "^a$"})), "Bool(true)");
+}
+
+#[test]
 fn what_a_loop_gathers_is_not_copied_each_time_round() {
     let numbers: Vec<i64> = (0..30_000).collect();
     let data = json!({"l": numbers});
@@ -149,12 +162,15 @@ fn a_short_expression_does_not_become_a_tree_without_end() {
     let copies = format!("optional.of(1){}.hasValue()", ".optFlatMap(y, y)".repeat(32));
     let why = compiled(&copies).unwrap_err();
     assert!(why.contains("expression size limit exceeded"), "{why:.200}");
-    compiled("optional.of(optional.of(1)).optFlatMap(y, y).optFlatMap(y, optional.of(y)).hasValue()").unwrap();
+    compiled("optional.of(optional.of(1)).optFlatMap(y, y).optFlatMap(y, optional.of(y)).hasValue()")
+        .unwrap();
 }
 
 #[test]
 fn a_short_expression_has_no_types_without_end() {
-    for (start, step) in [("[1]", ".map(a, {a: a})"), ("[[]]", ".map(a, {1: {a: a}})"), ("[1]", ".map(a, [{a: a}])")] {
+    for (start, step) in
+        [("[1]", ".map(a, {a: a})"), ("[[]]", ".map(a, {1: {a: a}})"), ("[1]", ".map(a, [{a: a}])")]
+    {
         let rule = |times: usize| format!("{start}{} == []", step.repeat(times));
         let why = compiled(&rule(20)).unwrap_err();
         assert!(why.contains("type size limit exceeded"), "{step}: {why:.200}");
@@ -185,7 +201,8 @@ fn work_that_costs_nothing_in_the_original_ends_all_the_same() {
         let outcome = program.run(&data, None, 1_000_000);
         assert!(matches!(outcome.result, Err(Fault::OverBudget)), "{rule:.80}: {}", outcome.cost);
     }
-    let fine = "self.s.replace('x', 'yy').size() == 2000000 && self.l == self.l && self.l.map(x, x) == self.l";
+    let fine =
+        "self.s.replace('x', 'yy').size() == 2000000 && self.l == self.l && self.l.map(x, x) == self.l";
     assert_eq!(said(fine, &data), "Bool(true)");
 }
 

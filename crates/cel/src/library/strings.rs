@@ -167,9 +167,24 @@ pub fn join(args: &[Value<'_>]) -> Result<Value<'static>, Fault> {
     Ok(Value::text(out))
 }
 
-/// A pattern, compiled. Matching takes time linear in the text whatever the pattern.
+/// The longest pattern out of data, in bytes: compiling one takes longer than matching it, and costs nothing.
+const LONGEST_PATTERN: usize = 4 * 1024;
+
+/// A pattern of a rule, compiled. Matching takes time linear in the text whatever the pattern.
 pub fn pattern(text: &str, host: &'static Host) -> Result<Regex, Fault> {
-    (host.pattern)(text).map_err(|why| Fault::failed(format!("error parsing regexp: {why}: `{text}`")))
+    (host.pattern)(text).map_err(|why| unreadable(text, &why))
+}
+
+/// The same for a pattern out of data.
+pub fn foreign_pattern(text: &str, host: &'static Host) -> Result<Regex, Fault> {
+    if text.len() > LONGEST_PATTERN {
+        return Err(unreadable(text, "expression too large"));
+    }
+    (host.foreign_pattern)(text).map_err(|why| unreadable(text, &why))
+}
+
+fn unreadable(text: &str, why: &str) -> Fault {
+    Fault::failed(format!("error parsing regexp: {why}: `{text}`"))
 }
 
 /// What a function that takes a pattern says, with the pattern compiled.
