@@ -193,3 +193,19 @@ fn a_rule_that_fails_for_every_item_is_told_a_thousand_times() {
     let verdict = judged(&schema, &new, Some(&new));
     assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 1_000));
 }
+
+#[test]
+fn a_long_name_of_a_field_is_not_kept_for_every_field_inside() {
+    use sheaf_cel::data::{Declaration, Shape};
+    fn longest(declared: &Declaration) -> usize {
+        let Shape::Object(object) = &declared.shape else { return 0 };
+        object.properties.values().map(|inner| longest(inner)).fold(object.name.len(), usize::max)
+    }
+    let inside: serde_json::Map<String, Json> =
+        (0..100).map(|n| (format!("f{n}"), serde_json::json!({"type": "object"}))).collect();
+    let mut properties = serde_json::Map::new();
+    properties.insert("x".repeat(100_000), serde_json::json!({"type": "object", "properties": inside}));
+    let schema = serde_json::json!({"type": "object", "properties": properties});
+    let declared = declaration::of(&Schema::parse(&schema).unwrap(), false);
+    assert!((1..2_000).contains(&longest(&declared)), "{}", longest(&declared));
+}
