@@ -17,7 +17,8 @@ impl Fault {
     pub fn failed(message: impl Into<String>) -> Self {
         let mut message = message.into();
         if message.len() > LONGEST {
-            message.truncate(message.floor_char_boundary(LONGEST));
+            let end = (0..=LONGEST).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+            message.truncate(end);
             message.push_str("...");
         }
         Fault::Failed(message)
