@@ -22,6 +22,8 @@ pub struct Checked {
     pub namespaced: BTreeMap<Id, String>,
 }
 
+const TOO_LARGE: &str = "expression type size limit exceeded";
+
 /// The types of an expression over `variables`.
 pub fn check(ast: &Ast, variables: &BTreeMap<String, Type>) -> Result<Checked, Issues> {
     let mut checker = Checker {
@@ -37,12 +39,22 @@ pub fn check(ast: &Ast, variables: &BTreeMap<String, Type>) -> Result<Checked, I
         issues: Issues::default(),
     };
     checker.check(&ast.root);
+    if checker.bindings.is_exhausted() {
+        let mut issues = Issues::default();
+        issues.add(0, TOO_LARGE);
+        return Err(issues);
+    }
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
     let Checker { mut checked, bindings, .. } = checker;
     for found in &mut checked.types {
         *found = bindings.resolve(found, true);
+    }
+    if bindings.is_exhausted() {
+        let mut issues = Issues::default();
+        issues.add(0, TOO_LARGE);
+        return Err(issues);
     }
     Ok(checked)
 }
@@ -62,6 +74,11 @@ impl Checker<'_> {
     }
 
     fn set(&mut self, expr: &Expr, found: Type) {
+        let mut found = found;
+        if self.bindings.is_too_large(&found) {
+            found = Type::Error;
+            self.tell(expr.id, TOO_LARGE.to_owned());
+        }
         self.checked.types[expr.id] = found;
     }
 

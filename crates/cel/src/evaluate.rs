@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     Host,
     charge::{self, Argument},
+    effort::Meter,
     fault::Fault,
     library::{self, lists, strings},
     plan::{Attribute, Call, Node, Root, Step},
@@ -30,27 +31,36 @@ pub struct Run<'a> {
     slots: Vec<Slot<'a>>,
     pub cost: u64,
     limit: u64,
-    /// Patterns that came out of the data and had to be compiled.
-    patterns: u32,
+    pub meter: Meter,
     host: &'static Host,
 }
 
-/// So many patterns out of the data are compiled at the price of matching them, and each one more at this price:
-/// the original charges nothing for it, but whoever writes an object could keep a processor busy with it.
-const CHEAP_PATTERNS: u32 = 100;
-const PATTERN: u64 = 1_000;
-
 impl<'a> Run<'a> {
     /// A run in which the first slots hold `variables`.
-    pub fn new(variables: Vec<Slot<'a>>, slots: usize, limit: u64, host: &'static Host) -> Self {
+    pub fn new(
+        variables: Vec<Slot<'a>>,
+        slots: usize,
+        limit: u64,
+        meter: Meter,
+        host: &'static Host,
+    ) -> Self {
         let mut all = variables;
         all.resize(slots, Slot::Empty);
-        Self { slots: all, cost: 0, limit, patterns: 0, host }
+        Self { slots: all, cost: 0, limit, meter, host }
     }
 
     fn charge(&mut self, cost: u64) -> std::result::Result<(), Fault> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit { Err(Fault::OverBudget) } else { Ok(()) }
+    }
+
+    /// Counts a text or bytes that are read from end to end.
+    fn touch(&mut self, value: &Value<'a>) -> std::result::Result<(), Fault> {
+        match value {
+            Value::String(text) => self.meter.touch(text.len() as u64),
+            Value::Bytes(bytes) => self.meter.touch(bytes.len() as u64),
+            _ => Ok(()),
+        }
     }
 
     pub fn node(&mut self, node: &'a Node) -> Result<'a> {
@@ -69,6 +79,7 @@ impl<'a> Run<'a> {
             Node::Call(call) => self.call(call),
             Node::OneOf(value, keys) => {
                 let value = self.node(value)?;
+                self.touch(&value)?;
                 Ok(Value::Bool(value.key().is_some_and(|key| keys.contains(&key))))
             }
             Node::List(items) => self.list(items),
@@ -133,6 +144,9 @@ impl<'a> Run<'a> {
                 (Value::Optional(None), true) => continue,
                 _ => return Err(Fault::failed("cannot initialize optional entry from non-optional value")),
             };
+            if let Value::String(text) = &key {
+                self.meter.keep(text.len())?;
+            }
             let Some(at) = key.key() else { return Err(Fault::failed("unsupported key type")) };
             map.insert(at, (key, value));
         }
@@ -178,7 +192,14 @@ impl<'a> Run<'a> {
         for qualifier in &attribute.qualifiers {
             optional = optional || qualifier.optional;
             let key = self.key(&qualifier.step)?;
+            if let Some(key) = &key {
+                self.touch(key)?;
+            }
             let found = find(&value, &qualifier.step, key.as_ref());
+            // Bytes are decoded each time they are read.
+            if let Ok(Some(bytes @ Value::Bytes(_))) = &found {
+                self.touch(bytes)?;
+            }
             if optional && matches!(found, Ok(None)) {
                 return Ok(Value::Optional(None));
             }
@@ -244,6 +265,7 @@ impl<'a> Run<'a> {
 
     fn invoke(&mut self, call: &'a Call, args: &[Result<'a>]) -> Result<'a> {
         let values = args.iter().filter_map(|arg| arg.as_ref().ok()).cloned().collect::<Vec<_>>();
+        self.meter.call(&call.function, &values)?;
         match (call.function.as_str(), &call.pattern) {
             (function, Some(pattern)) => strings::matched(function, pattern, &values),
             ("_==_", _) => match values.as_slice() {
@@ -265,10 +287,14 @@ impl<'a> Run<'a> {
             }
             (function, None) => {
                 if ["matches", "find", "findAll"].contains(&function) {
-                    self.patterns += 1;
-                    self.charge(if self.patterns > CHEAP_PATTERNS { PATTERN } else { 0 })?;
+                    let cost = self.meter.pattern();
+                    self.charge(cost)?;
                 }
-                library::call(function, values, self.host)
+                let made = library::call(function, values, self.host)?;
+                if let ("format" | "replace", Value::String(text)) = (function, &made) {
+                    self.meter.keep(text.len())?;
+                }
+                Ok(made)
             }
         }
     }

@@ -1,5 +1,9 @@
 //! Why a rule gave no answer.
 
+/// The longest message, in bytes. Some tell what was found in the data, which can be of any size, and a loop that
+/// absorbs faults makes many.
+const LONGEST: usize = 1024;
+
 /// The message is what the original says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -11,7 +15,13 @@ pub enum Fault {
 
 impl Fault {
     pub fn failed(message: impl Into<String>) -> Self {
-        Fault::Failed(message.into())
+        let mut message = message.into();
+        if message.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+            message.truncate(end);
+            message.push_str("...");
+        }
+        Fault::Failed(message)
     }
 
     pub fn no_overload() -> Self {

@@ -8,7 +8,7 @@
 //!
 //! - A rule is compiled once, against a [`data::Declaration`] of what it reads, and run on JSON as often as
 //!   wanted. Nothing is copied out of the JSON but what a rule makes of it.
-//! - Every rule ends: there are no loops but over data, and what a run may cost is bounded. So is the depth of an
+//! - Every rule ends: there are no loops but over data, and what a run may cost and really do is bounded. So is the depth of an
 //!   expression, and matching a pattern takes linear time.
 //! - Functions, messages and costs are those of Kubernetes v1.34; `tests/clients/cel-vectors` records them from the
 //!   original. What is not served is refused when the rule is compiled: functions that are not in
@@ -19,6 +19,7 @@ mod ast;
 mod charge;
 mod checker;
 pub mod data;
+mod effort;
 mod escape;
 mod estimate;
 mod evaluate;
@@ -45,6 +46,7 @@ use self::{
     plan::Plan,
 };
 pub use self::{
+    effort::Meter,
     escape::escape,
     fault::Fault,
     library::named_format::NamedFormat,
@@ -57,8 +59,10 @@ pub use self::{
 pub struct Host {
     /// The formats that `format.named` and its like know.
     pub formats: &'static [NamedFormat],
-    /// Compiles a pattern in Go's dialect.
+    /// Compiles a pattern in Go's dialect that stands in a rule.
     pub pattern: fn(&str) -> Result<Regex, String>,
+    /// The same for one out of data, which whoever writes an object may choose.
+    pub foreign_pattern: fn(&str) -> Result<Regex, String>,
 }
 
 /// How `oldSelf` is declared.
@@ -128,6 +132,17 @@ pub fn compile(
 impl Program {
     /// Runs on a value and the one before it, as long as it costs no more than `limit`.
     pub fn run<'a>(&'a self, this: &'a Json, before: Option<&'a Json>, limit: u64) -> Outcome<'a> {
+        self.run_within(this, before, limit, &mut Meter::default())
+    }
+
+    /// The same, for one of the runs about an object that share what they may do.
+    pub fn run_within<'a>(
+        &'a self,
+        this: &'a Json,
+        before: Option<&'a Json>,
+        limit: u64,
+        meter: &mut Meter,
+    ) -> Outcome<'a> {
         let read = |json: &'a Json| read::value(json, &self.declaration);
         let old = match (self.old, before) {
             (OldSelf::Required, Some(before)) => Slot::Held(read(before)),
@@ -135,8 +150,9 @@ impl Program {
             (OldSelf::Optional, Some(before)) => Slot::Held(read(before).map(Value::some)),
             (OldSelf::Optional, None) => Slot::Held(Ok(Value::Optional(None))),
         };
-        let mut run = Run::new(vec![Slot::Held(read(this)), old], self.plan.slots, limit, self.host);
+        let mut run = Run::new(vec![Slot::Held(read(this)), old], self.plan.slots, limit, *meter, self.host);
         let result = run.node(&self.plan.root);
+        *meter = run.meter;
         Outcome { result, cost: run.cost }
     }
 }

@@ -1,9 +1,15 @@
 //! Whether a type fits where another is wanted, and what that says about types yet to be found out.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use crate::types::Type;
+
+/// How many parts of types are looked at for one expression. Types share what they are made of, so a short
+/// expression can have types of any size (`[1].map(a, {a: a}).map(b, {b: b})` and on).
+const MAX_STEPS: u64 = 5_000_000;
+
+/// How many parts one type may have.
+const MAX_PARTS: u64 = 1_000;
 
 /// What is known of the types to be found out.
 ///
@@ -13,6 +19,8 @@ pub struct Bindings {
     known: BTreeMap<Arc<str>, Type>,
     /// What the names learnt since the last agreement stood for before.
     undo: Vec<(Arc<str>, Option<Type>)>,
+    /// How many parts of types were looked at.
+    steps: Cell<u64>,
 }
 
 impl Bindings {
@@ -26,6 +34,37 @@ impl Bindings {
     pub fn agree_all(&mut self, ones: &[Type], others: &[Type]) -> bool {
         let fine = self.all_assignable(ones, others);
         self.keep(fine)
+    }
+
+    /// Whether finding out types took more than it may; nothing that was found out is of use then.
+    pub fn is_exhausted(&self) -> bool {
+        self.steps.get() > MAX_STEPS
+    }
+
+    /// Counts one part looked at; says whether to go on.
+    fn step(&self) -> bool {
+        self.steps.set(self.steps.get().saturating_add(1));
+        !self.is_exhausted()
+    }
+
+    /// Whether a type, with everything filled in that is known, has more parts than one may have.
+    pub fn is_too_large(&self, given: &Type) -> bool {
+        let mut left = MAX_PARTS;
+        !self.fits(given, &mut left)
+    }
+
+    fn fits(&self, given: &Type, left: &mut u64) -> bool {
+        if *left == 0 || !self.step() {
+            return false;
+        }
+        *left -= 1;
+        match given {
+            Type::Param(name) => self.known.get(name).is_none_or(|known| self.fits(known, left)),
+            Type::List(of) | Type::Type(Some(of)) => self.fits(of, left),
+            Type::Map(key, value) => self.fits(key, left) && self.fits(value, left),
+            Type::Opaque(_, parameters) => parameters.iter().all(|inner| self.fits(inner, left)),
+            _ => true,
+        }
     }
 
     fn keep(&mut self, fine: bool) -> bool {
@@ -46,6 +85,9 @@ impl Bindings {
 
     /// The type with everything filled in that is known; what is not becomes anything, if `settle`.
     pub fn resolve(&self, given: &Type, settle: bool) -> Type {
+        if !self.step() {
+            return Type::Error;
+        }
         match given {
             Type::Param(name) => match self.known.get(name) {
                 Some(known) => self.resolve(known, settle),
@@ -68,6 +110,9 @@ impl Bindings {
     }
 
     fn assignable(&mut self, one: &Type, other: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
         if let Type::Param(name) = other {
             let (valid, known) = self.substitutes(one, name);
             if valid || known {
@@ -117,6 +162,9 @@ impl Bindings {
     }
 
     fn occurs(&self, name: &Arc<str>, within: &Type) -> bool {
+        if !self.step() {
+            return true;
+        }
         match within {
             Type::Param(other) if other == name => true,
             Type::Param(other) => self.known.get(other).is_some_and(|known| self.occurs(name, known)),

@@ -8,11 +8,15 @@ use proptest::prelude::*;
 use regex::Regex;
 use serde_json::json;
 use sheaf_cel::{
-    Fault, Host, OldSelf, Program, Value, compile,
+    Fault, Host, Meter, OldSelf, Program, Value, compile,
     data::{Declaration, Keyed, Shape},
 };
 
-static HOST: Host = Host { formats: &[], pattern: |text| Regex::new(text).map_err(|why| why.to_string()) };
+static HOST: Host = Host { formats: &[], pattern, foreign_pattern: pattern };
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|why| why.to_string())
+}
 
 /// An object with a text `s`, a number `i` and a list of numbers `l`.
 fn declared() -> Arc<Declaration> {
@@ -96,6 +100,15 @@ fn patterns_out_of_data_are_not_compiled_without_end() {
 }
 
 #[test]
+fn a_long_pattern_is_taken_from_a_rule_and_not_from_data() {
+    let long = "a".repeat(5_000);
+    let why = said("'a'.matches(self.s)", &json!({"s": long}));
+    assert!(why.starts_with("error parsing regexp: expression too large"), "{why}");
+    assert_eq!(said(&format!("self.s.matches('{long}')"), &json!({"s": long})), "Bool(true)");
+    assert_eq!(said("'a'.matches(self.s)", &json!({"s": "^a$"})), "Bool(true)");
+}
+
+#[test]
 fn what_a_loop_gathers_is_not_copied_each_time_round() {
     let numbers: Vec<i64> = (0..30_000).collect();
     let data = json!({"l": numbers});
@@ -107,6 +120,119 @@ fn what_a_loop_gathers_is_not_copied_each_time_round() {
         let program = compiled(rule).unwrap();
         assert!(matches!(program.run(&data, None, u64::MAX).result, Ok(Value::Bool(true))), "{rule}");
     }
+}
+
+/// What a rule says of some data, as text.
+fn said(rule: &str, data: &serde_json::Value) -> String {
+    let program = compiled(rule).unwrap();
+    match program.run(data, None, 1_000_000).result {
+        Ok(value) => format!("{value:?}"),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+#[test]
+fn an_address_may_break_off_inside_a_character() {
+    for text in ["http://%aé/", "http://%é", "http://%", "http://a%€b/", "/%aé", "/%é"] {
+        assert_eq!(said("isURL(self.s)", &json!({"s": text})), "Bool(false)", "{text}");
+        let why = said("url(self.s).getHost() == ''", &json!({"s": text}));
+        assert!(why.contains("invalid URL escape"), "{text}: {why}");
+    }
+}
+
+#[test]
+fn amounts_with_the_largest_exponents_are_amounts() {
+    let sizes = [("1e2147483647", "Int(1)"), ("1e-2147483648", "Int(-1)"), ("1.5e2147483640", "Int(1)")];
+    for (text, order) in sizes {
+        assert_eq!(said("quantity(self.s).compareTo(quantity('1'))", &json!({"s": text})), order, "{text}");
+    }
+}
+
+#[test]
+fn a_time_zone_of_any_size_is_refused_or_used() {
+    let rule = "timestamp('2024-01-01T00:00:00Z').getHours(self.s)";
+    for zone in ["9223372036854775807:00", "-9223372036854775808:00", "00:9223372036854775807", "+24:00"] {
+        assert_eq!(said(rule, &json!({"s": zone})), format!("unknown time zone {zone}"));
+    }
+    assert_eq!(said(rule, &json!({"s": "-05:30"})), "Int(18)");
+}
+
+#[test]
+fn a_short_expression_does_not_become_a_tree_without_end() {
+    let copies = format!("optional.of(1){}.hasValue()", ".optFlatMap(y, y)".repeat(32));
+    let why = compiled(&copies).unwrap_err();
+    assert!(why.contains("expression size limit exceeded"), "{why:.200}");
+    compiled("optional.of(optional.of(1)).optFlatMap(y, y).optFlatMap(y, optional.of(y)).hasValue()")
+        .unwrap();
+}
+
+#[test]
+fn a_short_expression_has_no_types_without_end() {
+    for (start, step) in
+        [("[1]", ".map(a, {a: a})"), ("[[]]", ".map(a, {1: {a: a}})"), ("[1]", ".map(a, [{a: a}])")]
+    {
+        let rule = |times: usize| format!("{start}{} == []", step.repeat(times));
+        let why = compiled(&rule(20)).unwrap_err();
+        assert!(why.contains("type size limit exceeded"), "{step}: {why:.200}");
+        compiled(&rule(3)).unwrap();
+    }
+}
+
+#[test]
+fn work_that_costs_nothing_in_the_original_ends_all_the_same() {
+    let text = "x".repeat(1_000_000);
+    let numbers: Vec<i64> = (0..5_000).collect();
+    let data = json!({"s": text, "l": numbers});
+    for rule in [
+        // Lists that double, and lists of lists that do.
+        format!("[[1]]{}.size() == 1", ".map(x, x + x)".repeat(40)),
+        format!("[[1]]{0} == [[1]]{0}", ".map(x, [x, x])".repeat(35)),
+        format!("'%s'.format([[1]{}]) == ''", ".map(x, [x, x])".repeat(35)),
+        // A long text that is read, shown or kept over and over.
+        "self.l.all(x, self.s.charAt(x) == 'x')".to_owned(),
+        "self.l.all(x, size(self.s) > 0)".to_owned(),
+        "self.l.map(x, self.s).join('') == ''".to_owned(),
+        "self.l.map(x, '%s'.format([self.s])) == []".to_owned(),
+        "self.l.map(x, {self.s: x}) == []".to_owned(),
+        "self.s.replace('x', self.s) == ''".to_owned(),
+        "self.s.replace('', self.s, 100) == ''".to_owned(),
+    ] {
+        let program = compiled(&rule).unwrap();
+        let outcome = program.run(&data, None, 1_000_000);
+        assert!(matches!(outcome.result, Err(Fault::OverBudget)), "{rule:.80}: {}", outcome.cost);
+    }
+    let fine =
+        "self.s.replace('x', 'yy').size() == 2000000 && self.l == self.l && self.l.map(x, x) == self.l";
+    assert_eq!(said(fine, &data), "Bool(true)");
+}
+
+#[test]
+fn runs_about_one_object_share_what_they_may_do() {
+    let data = json!({"s": "x".repeat(1_000_000), "l": [1]});
+    let program = compiled("size(self.s) > 0").unwrap();
+    let mut meter = Meter::default();
+    let mut runs = 0;
+    while program.run_within(&data, None, 1_000_000, &mut meter).result.is_ok() {
+        runs += 1;
+        assert!(runs < 2_000, "nothing is counted");
+    }
+    assert!(runs > 500, "ended after {runs}");
+    let program = compiled("self.s.matches(string(self.l[0]))").unwrap();
+    let (mut meter, mut cost) = (Meter::default(), 0);
+    for _ in 0..101 {
+        let outcome = program.run_within(&data, None, 1_000_000, &mut meter);
+        assert!(outcome.result.is_ok());
+        cost = outcome.cost;
+    }
+    let first = program.run(&data, None, 1_000_000);
+    assert_eq!(cost, first.cost + 1_000);
+}
+
+#[test]
+fn a_fault_tells_no_more_of_the_data_than_anyone_reads() {
+    let data = json!({"s": "é".repeat(1_000_000)});
+    let why = said("url(self.s).getHost() == ''", &data);
+    assert!(why.starts_with("URL parse error") && why.len() < 1_100, "{}", why.len());
 }
 
 proptest! {

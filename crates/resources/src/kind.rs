@@ -325,8 +325,9 @@ impl Kind {
     }
 
     /// The most that [`Kind::judge`] can cost beyond looking at the object once, in units of some fifty nanoseconds.
-    pub fn cost_of_rules(&self) -> u64 {
-        self.rules().1
+    /// Nothing while the rules were never used: the first use compiles them, which takes as long as it takes.
+    pub fn cost_of_rules(&self) -> Option<u64> {
+        self.rules.get().map(|(_, cost)| *cost)
     }
 
     fn rules(&self) -> &(Option<Rules>, u64) {

@@ -31,8 +31,10 @@ impl ApiServer {
         let kind = &call.served.kind;
         let mut errors = object_meta::validate(kind, new);
         if kind.custom {
-            // Rules may take as long as reading a large body does.
-            let weight = usize::try_from(kind.cost_of_rules()).unwrap_or(usize::MAX);
+            // Rules may take as long as reading a large body does, and so may looking at a large object, which a
+            // small patch can be about. What compiling rules takes, nobody knows.
+            let rules = kind.cost_of_rules().map_or(usize::MAX, |cost| cost.try_into().unwrap_or(usize::MAX));
+            let weight = rules.saturating_add(extent(new));
             call.warnings.add(self.heavy(weight, || kind.judge(new, old, &mut errors)));
         }
         errors.extend((kind.behaviour.validate)(new, old));
@@ -142,6 +144,16 @@ impl ApiServer {
                 respond::value(code, media.format, &value)
             }
         })
+    }
+}
+
+/// About how many bytes an object takes.
+fn extent(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(|item| 1 + extent(item)).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| name.len() + 4 + extent(value)).sum(),
+        _ => 4,
     }
 }
 

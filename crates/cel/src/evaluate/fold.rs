@@ -26,6 +26,7 @@ impl<'a> Run<'a> {
                 }
             }
             Value::Map(map) => {
+                self.meter.look(map.len())?;
                 for key in map.keys() {
                     let second =
                         fold.second.map(|_| map.find(&key).unwrap_or_else(|| Err(Fault::no_overload())));
@@ -94,6 +95,11 @@ impl<'a> Run<'a> {
                 Ok(grown)
             }
             _ => {
+                match added.first() {
+                    Some(Value::String(key)) => self.meter.keep(key.len())?,
+                    Some(Value::Map(map)) => self.meter.look(map.len())?,
+                    _ => {}
+                }
                 added.insert(0, grown);
                 library::call(&call.function, added, self.host)
             }

@@ -61,6 +61,9 @@ pub fn format(args: &[Value<'_>]) -> Result<Value<'static>, Fault> {
                 next += 1;
                 let shown = clause(verb, precision, &value?)
                     .map_err(|why| Fault::failed(format!("error during formatting: {why}")))?;
+                if out.len() + shown.len() > strings::LONGEST {
+                    return Err(Fault::OverBudget);
+                }
                 out.push_str(&shown);
             }
         }

@@ -33,7 +33,7 @@ pub fn call<'a>(function: &str, args: Vec<Value<'a>>, host: &'static Host) -> Re
         | "uint" => conversion::call(function, &args),
         "matches" | "find" | "findAll" => match args.get(1) {
             Some(Value::String(pattern)) => {
-                strings::matched(function, &strings::pattern(pattern, host)?, &args)
+                strings::matched(function, &strings::foreign_pattern(pattern, host)?, &args)
             }
             _ => Err(Fault::no_overload()),
         },

@@ -76,19 +76,20 @@ fn unknown_suffix(suffix: &str) -> Fault {
 
 /// `whole.fraction * 10^exponent * 2^binary` in billionths, rounded up, no more than the most.
 fn scaled(whole: &str, fraction: &str, exponent: i32, binary: u32) -> i128 {
+    let raised = |power: i64| 10i128.checked_pow(u32::try_from(power.unsigned_abs()).unwrap_or(u32::MAX));
     let digits: String = format!("{whole}{fraction}").trim_start_matches('0').to_owned();
     if digits.is_empty() {
         return 0;
     }
     // The power of ten that the digits as a whole number are multiplied by to get billionths.
-    let power = exponent + 9 - i32::try_from(fraction.len()).unwrap_or(i32::MAX / 2);
-    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX / 2);
+    let power = i64::from(exponent) + 9 - i64::try_from(fraction.len()).unwrap_or(i64::MAX / 4);
+    let length = i64::try_from(digits.len()).unwrap_or(i64::MAX / 4);
     if length + power > 30 {
         return MOST;
     }
     if power >= 0 {
         let number: i128 = digits.parse().unwrap_or(MOST);
-        let number = number.saturating_mul(10i128.saturating_pow(power.unsigned_abs()));
+        let number = number.saturating_mul(raised(power).unwrap_or(MOST));
         return number.saturating_mul(1i128 << binary).min(MOST);
     }
     // Digits past the 30th of a number this small cannot matter but to the rounding.
@@ -96,12 +97,12 @@ fn scaled(whole: &str, fraction: &str, exponent: i32, binary: u32) -> i128 {
     let cut = digits.len() - keep;
     let number: i128 = digits[..keep].parse().unwrap_or(MOST);
     let more = digits[keep..].bytes().any(|c| c != b'0');
-    let power = power + i32::try_from(cut).unwrap_or(0);
+    let power = power + i64::try_from(cut).unwrap_or(0);
     if power >= 0 {
-        let number = number.saturating_mul(10i128.saturating_pow(power.unsigned_abs()));
+        let number = number.saturating_mul(raised(power).unwrap_or(MOST));
         return number.saturating_mul(1i128 << binary).saturating_add(i128::from(more)).min(MOST);
     }
-    let Some(divisor) = 10i128.checked_pow(power.unsigned_abs()) else { return 1 };
+    let Some(divisor) = raised(power) else { return 1 };
     let number = number.saturating_mul(1i128 << binary);
     (number / divisor + i128::from(number % divisor != 0 || more)).min(MOST)
 }

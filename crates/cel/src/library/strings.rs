@@ -8,6 +8,9 @@ use crate::{
     value::{Text, Value},
 };
 
+/// The longest text a function makes of others, in bytes. Far more than a rule may pay for where it is charged.
+pub const LONGEST: usize = 16 * 1024 * 1024;
+
 pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Result<Value<'a>, Fault> {
     let Some((Value::String(text), rest)) = args.split_first() else {
         return Err(Fault::no_overload());
@@ -23,12 +26,9 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Result<Value<'a>, Fault> 
         ("lastIndexOf", [Value::String(part), Value::Int(from)]) => last_index_of(text, part, Some(*from))?,
         ("lowerAscii", []) => Value::text(text.to_ascii_lowercase()),
         ("upperAscii", []) => Value::text(text.to_ascii_uppercase()),
-        ("replace", [Value::String(old), Value::String(new)]) => Value::text(text.replace(&**old, new)),
+        ("replace", [Value::String(old), Value::String(new)]) => replaced(text, old, new, -1)?,
         ("replace", [Value::String(old), Value::String(new), Value::Int(count)]) => {
-            Value::text(match usize::try_from(*count) {
-                Ok(count) => text.replacen(&**old, new, count),
-                Err(_) => text.replace(&**old, new),
-            })
+            replaced(text, old, new, *count)?
         }
         ("split", [Value::String(separator)]) => split(text, separator, -1),
         ("split", [Value::String(separator), Value::Int(count)]) => split(text, separator, *count),
@@ -120,6 +120,17 @@ fn substring(text: &str, from: i64, to: Option<i64>) -> Result<Value<'static>, F
     }
 }
 
+/// Counted before it is made: what a rule is charged for says nothing about how long the result gets.
+fn replaced(text: &str, old: &str, new: &str, count: i64) -> Result<Value<'static>, Fault> {
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    let found = text.matches(old).take(most).count();
+    let added = found.saturating_mul(new.len());
+    if (text.len() - found * old.len()).saturating_add(added) > LONGEST {
+        return Err(Fault::OverBudget);
+    }
+    Ok(Value::text(text.replacen(old, new, most)))
+}
+
 fn split(text: &str, separator: &str, count: i64) -> Value<'static> {
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
     if limit == 0 {
@@ -145,6 +156,9 @@ pub fn join(args: &[Value<'_>]) -> Result<Value<'static>, Fault> {
     let mut out = String::new();
     for (n, item) in list.iter().enumerate() {
         let Value::String(item) = item? else { return Err(Fault::no_overload()) };
+        if out.len() + separator.len() + item.len() > LONGEST {
+            return Err(Fault::OverBudget);
+        }
         if n > 0 {
             out.push_str(separator);
         }
@@ -153,9 +167,24 @@ pub fn join(args: &[Value<'_>]) -> Result<Value<'static>, Fault> {
     Ok(Value::text(out))
 }
 
-/// A pattern, compiled. Matching takes time linear in the text whatever the pattern.
+/// The longest pattern out of data, in bytes: compiling one takes longer than matching it, and costs nothing.
+const LONGEST_PATTERN: usize = 4 * 1024;
+
+/// A pattern of a rule, compiled. Matching takes time linear in the text whatever the pattern.
 pub fn pattern(text: &str, host: &'static Host) -> Result<Regex, Fault> {
-    (host.pattern)(text).map_err(|why| Fault::failed(format!("error parsing regexp: {why}: `{text}`")))
+    (host.pattern)(text).map_err(|why| unreadable(text, &why))
+}
+
+/// The same for a pattern out of data.
+pub fn foreign_pattern(text: &str, host: &'static Host) -> Result<Regex, Fault> {
+    if text.len() > LONGEST_PATTERN {
+        return Err(unreadable(text, "expression too large"));
+    }
+    (host.foreign_pattern)(text).map_err(|why| unreadable(text, &why))
+}
+
+fn unreadable(text: &str, why: &str) -> Fault {
+    Fault::failed(format!("error parsing regexp: {why}: `{text}`"))
 }
 
 /// What a function that takes a pattern says, with the pattern compiled.

@@ -161,8 +161,12 @@ impl Time {
 }
 
 fn signed(sign: u8, hours: i64, minutes: i64) -> Option<i64> {
+    // Zones come out of data, too: no arithmetic before they are known to be small.
+    if !((-23..24).contains(&hours) && (-59..60).contains(&minutes)) {
+        return None;
+    }
     let offset = hours * 3600 + minutes * 60;
-    (hours < 24 && minutes < 60).then_some(if sign == b'-' { -offset } else { offset })
+    Some(if sign == b'-' { -offset } else { offset })
 }
 
 fn is_leap(year: i64) -> bool {

@@ -139,8 +139,9 @@ fn host(authority: &str) -> Result<String, String> {
         return Err(format!("invalid character {:?} in host name", c.to_string()));
     }
     if let Some(at) = name.find('%') {
-        let end = name.len().min(at + 3);
-        return Err(format!("invalid URL escape {:?}", &name[at..end]));
+        // Go cuts after three bytes, which need not be where a character ends.
+        let cut = &name.as_bytes()[at..name.len().min(at + 3)];
+        return Err(format!("invalid URL escape {:?}", String::from_utf8_lossy(cut)));
     }
     Ok(host.to_owned())
 }

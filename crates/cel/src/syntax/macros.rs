@@ -200,7 +200,7 @@ fn optional_map(
         parser.tell(at, format!("{function}() variable name must be a simple identifier"));
         return Ok(variable);
     };
-    let copy = parser.copy(&target);
+    let copy = parser.copy(&target)?;
     let member = |parser: &mut Parser, function: &str, target: Expr| {
         let call =
             Kind::Call { function: function.to_owned(), target: Some(Box::new(target)), args: Vec::new() };

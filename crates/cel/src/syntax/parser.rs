@@ -12,6 +12,10 @@ use crate::{
 /// How many characters an expression may have, as in the original.
 const MAX_SIZE: usize = 100_000;
 
+/// How many nodes its tree may have. Macros write some of their arguments twice, so that a short expression could
+/// become a tree without end.
+const MAX_NODES: usize = 100_000;
+
 pub(super) const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
 /// Reads one expression. The tree is no deeper than [`MAX_DEPTH`].
@@ -116,6 +120,7 @@ impl Parser {
     }
 
     pub(super) fn node(&mut self, place: usize, kind: Kind) -> Parsed {
+        self.grow(place, 1)?;
         let id = self.places.len();
         self.places.push(place);
         let node = Expr::new(id, kind);
@@ -124,6 +129,15 @@ impl Parser {
             return Err(Told);
         }
         Ok(node)
+    }
+
+    /// Makes sure that there may be so many more nodes.
+    fn grow(&mut self, place: usize, nodes: usize) -> Result<(), Told> {
+        if self.places.len() + nodes <= MAX_NODES {
+            return Ok(());
+        }
+        self.issues.add(place, format!("expression size limit exceeded: {MAX_NODES} nodes"));
+        Err(Told)
     }
 
     pub(super) fn call(&mut self, place: usize, function: &str, args: Vec<Expr>) -> Parsed {
@@ -310,10 +324,13 @@ impl Parser {
     }
 
     /// The same expression with ids of its own, for macros that need one twice.
-    pub(super) fn copy(&mut self, expr: &Expr) -> Expr {
+    pub(super) fn copy(&mut self, expr: &Expr) -> Parsed {
+        let mut nodes = 0;
+        expr.visit(&mut |_| nodes += 1);
+        self.grow(self.place_of(expr.id), nodes)?;
         let mut copy = expr.clone();
         self.renumber(&mut copy);
-        copy
+        Ok(copy)
     }
 
     fn renumber(&mut self, expr: &mut Expr) {

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use super::{Key, Value};
 use crate::{
     data::{Declaration, Keyed},
+    effort::Walk,
     fault::Fault,
     read,
 };
@@ -77,6 +78,21 @@ impl<'a> List<'a> {
             Arc::make_mut(items).push(value);
         }
         Ok(())
+    }
+
+    /// Looks at everything inside.
+    pub(crate) fn walk(&self, walk: &mut Walk) {
+        match &self.items {
+            Items::Json(items, of) => walk.list(items, Some(of), *self.keyed == Keyed::Value),
+            Items::Values(items) => {
+                for item in items.iter() {
+                    walk.value(item);
+                    if walk.is_over() {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     pub(super) fn equals(&self, other: &List<'a>) -> bool {

@@ -52,7 +52,7 @@ impl PartialEq for Pattern {
 }
 
 /// The largest program of a schema's pattern, in bytes.
-const MAX_PROGRAM: usize = 10 * 1024 * 1024;
+pub(super) const MAX_PROGRAM: usize = 10 * 1024 * 1024;
 
 /// The program of a pattern in Go's dialect, if it is no larger than `limit`.
 pub(super) fn compile(pattern: &str, limit: usize) -> Result<Regex, String> {
@@ -71,14 +71,14 @@ fn translate(pattern: &str) -> String {
                 rest = escape(after, class, &mut out);
                 continue;
             }
-            '[' if class => match after.find(":]") {
-                Some(end) if after.starts_with(':') && after[1..end].chars().all(is_class_name) => {
+            '[' if class => match named_class(after) {
+                Some(end) => {
                     out.push('[');
-                    out.push_str(&after[..end + 2]);
-                    rest = &after[end + 2..];
+                    out.push_str(&after[..end]);
+                    rest = &after[end..];
                     continue;
                 }
-                _ => out.push_str("\\["),
+                None => out.push_str("\\["),
             },
             '[' => {
                 class = true;
@@ -171,7 +171,11 @@ fn escape<'a>(after: &'a str, class: bool, out: &mut String) -> &'a str {
             out.push('\\');
             out.push(c);
             // The braces of \p{..} and \x{..} are not counts.
-            match (c, rest.strip_prefix('{').and_then(|inner| inner.find('}'))) {
+            match (
+                c,
+                rest.strip_prefix('{')
+                    .and_then(|inner| inner.bytes().take(LONGEST_NAME).position(|c| c == b'}')),
+            ) {
                 ('p' | 'P' | 'x', Some(end)) => {
                     out.push_str(&rest[..end + 2]);
                     &rest[end + 2..]
@@ -182,25 +186,36 @@ fn escape<'a>(after: &'a str, class: bool, out: &mut String) -> &'a str {
     }
 }
 
-fn is_class_name(c: char) -> bool {
-    c == '^' || c == ':' || c.is_ascii_alphabetic()
+/// The longest name of a class in braces that is looked for.
+const LONGEST_NAME: usize = 64;
+
+// Each of these looks no further than what could belong to it: patterns may be long, and looking to the end of one
+// for every bracket in it would take forever.
+
+/// Where `:alpha:]`, which follows a bracket inside a class, ends; nothing if something else follows.
+fn named_class(after: &str) -> Option<usize> {
+    let is_name = |c: &u8| *c == b'^' || *c == b':' || c.is_ascii_alphabetic();
+    let end = after.bytes().take(LONGEST_NAME).take_while(|c| is_name(c)).count();
+    let (name, rest) = after.split_at(end);
+    (end >= 2 && name.starts_with(':') && name.ends_with(':') && rest.starts_with(']')).then_some(end + 1)
 }
 
 /// Whether what follows a `{` makes it a repetition: `3}`, `3,}` or `3,5}`.
 fn counts(after: &str) -> bool {
-    let Some((inner, _)) = after.split_once('}') else { return false };
-    let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
-    let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
-    !low.is_empty() && digits(low) && digits(high)
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let low = digits(after);
+    let mut rest = &after[low..];
+    if let Some(high) = rest.strip_prefix(',') {
+        rest = &high[digits(high)..];
+    }
+    low > 0 && rest.starts_with('}')
 }
 
 /// Whether a `}` met now ends a repetition that was let through.
 fn closes_count(out: &str) -> bool {
-    out.rfind('{').is_some_and(|open| {
-        !out[..open].ends_with('\\')
-            && out[open + 1..].chars().all(|c| c.is_ascii_digit() || c == ',')
-            && open + 1 < out.len()
-    })
+    let count = out.bytes().rev().take_while(|c| c.is_ascii_digit() || *c == b',').count();
+    let before = &out[..out.len() - count];
+    count > 0 && before.ends_with('{') && !before.ends_with("\\{")
 }
 
 #[cfg(test)]
@@ -265,6 +280,18 @@ mod tests {
         ] {
             assert_eq!(Pattern::new(pattern).fault(), None, "{pattern} became {}", translate(pattern));
         }
+    }
+
+    #[test]
+    fn a_long_pattern_takes_no_longer_than_its_length() {
+        for part in ["}", "{", "{1", "1}", "[[", "[[:a", r"\x{", r"\p{"] {
+            // Class or no class, it is gone through once.
+            for begin in ["", "["] {
+                let long = format!("{begin}{}", part.repeat(1_000_000));
+                assert!(translate(&long).len() >= long.len() / 2);
+            }
+        }
+        assert!(Pattern::new("[[:]").fault().is_none());
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub(super) const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 /// What the type of `self` is called in messages.
 pub(super) const ROOT_TYPE: &str = "selfType";
 
+/// The longest name of a type that tells where in the schema it stands, in bytes; below that, fields are numbered.
+const LONGEST_NAME: usize = 1024;
+
 /// The longest a time or a span of it is written.
 const LONGEST_TIME: u64 = 32;
 /// A date in quotes.
@@ -92,16 +95,20 @@ fn map(schema: &Schema, values: &Schema, name: &str) -> Declaration {
 }
 
 fn object(schema: &Schema, is_resource: bool, name: &str) -> Declaration {
-    let field_name =
-        |property: &str| format!("{name}.{}", escape(property).unwrap_or_else(|| property.to_owned()));
+    let field_name = |index: usize, property: &str| match name.len() + property.len() > LONGEST_NAME {
+        // Every object inside repeats the whole name: a long one would be kept thousands of times.
+        true => format!("{name}.#{index}"),
+        false => format!("{name}.{}", escape(property).unwrap_or_else(|| property.to_owned())),
+    };
     let mut properties: Vec<(String, Arc<Declaration>, bool)> = schema
         .properties
         .iter()
-        .map(|(property, field)| {
+        .enumerate()
+        .map(|(index, (property, field))| {
             // What has a default is never missing, but need not be sent.
             let required =
                 field.default.is_none() && schema.required().iter().any(|known| **known == *property);
-            let declared = named(field, field.embedded_resource, &field_name(property));
+            let declared = named(field, field.embedded_resource, &field_name(index, property));
             (property.to_owned(), Arc::new(declared), required)
         })
         .collect();
@@ -110,7 +117,7 @@ fn object(schema: &Schema, is_resource: bool, name: &str) -> Declaration {
         let required = |property: &str| schema.required().iter().any(|known| **known == *property);
         let plain = || Arc::new(Declaration::new(Shape::String, MAX_REQUEST - 2, 2));
         let metadata = Declaration::object(
-            &field_name("metadata"),
+            &field_name(0, "metadata"),
             [("name".to_owned(), plain(), false), ("generateName".to_owned(), plain(), false)],
         );
         properties.push(("kind".to_owned(), plain(), required("kind")));

@@ -8,11 +8,14 @@ use crate::{
 };
 
 /// What every rule is compiled with.
-pub(super) static HOST: Host =
-    Host { formats: FORMATS, pattern: |text| pattern::compile(text, PATTERN_SIZE) };
+pub(super) static HOST: Host = Host {
+    formats: FORMATS,
+    pattern: |text| pattern::compile(text, pattern::MAX_PROGRAM),
+    foreign_pattern: |text| pattern::compile(text, FOREIGN_PROGRAM),
+};
 
-/// The largest program of a pattern, in bytes: patterns may come out of data, and compiling takes time.
-const PATTERN_SIZE: usize = 256 * 1024;
+/// The largest program of a pattern out of data, in bytes: compiling takes time, for every object anew.
+const FOREIGN_PROGRAM: usize = 256 * 1024;
 
 /// The formats by the names rules call them, with the length of the pattern a check is charged for.
 static FORMATS: &[NamedFormat] = &[

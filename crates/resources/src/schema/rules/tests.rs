@@ -151,3 +151,61 @@ fn objects_are_judged_as_the_original_judges_them() {
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+fn judged(schema: &Json, new: &Json, old: Option<&Json>) -> super::Verdict {
+    let schema = Schema::parse(schema).unwrap();
+    let rules = Rules::compile(&schema).unwrap();
+    rules.validate(&schema, new, old, &FieldPath::root(), super::BUDGET)
+}
+
+/// An object with a list `l` of texts, each of which a rule is about.
+fn list_with(rule: &str) -> Json {
+    serde_json::json!({"type": "object", "properties": {"l": {"type": "array", "items": {
+        "type": "string", "x-kubernetes-validations": [{"rule": rule}]}}}})
+}
+
+#[test]
+fn a_rule_may_have_a_pattern_whose_program_is_large() {
+    let verdict =
+        judged(&list_with("self.matches('^[^/]{1,1024}$')"), &serde_json::json!({"l": ["a"]}), None);
+    assert!(verdict.errors.is_empty(), "{:?}", verdict.errors);
+    // Out of data, that takes too long for every object anew.
+    let new = serde_json::json!({"l": ["[^/]{1,1024}"]});
+    let verdict = judged(&list_with("'a'.matches(self)"), &new, None);
+    assert!(verdict.errors[0].to_string().contains("error parsing regexp"), "{:?}", verdict.errors);
+}
+
+#[test]
+fn patterns_out_of_data_are_counted_for_the_object_and_not_for_each_of_its_parts() {
+    let items = |count: usize| serde_json::json!({"l": vec!["a"; count]});
+    let schema = list_with("'a'.matches(self)");
+    let spent = |count: usize| super::BUDGET - judged(&schema, &items(count), None).left;
+    assert_eq!(spent(200), 2 * spent(100) + 100 * 1_000);
+}
+
+#[test]
+fn a_rule_that_fails_for_every_item_is_told_a_thousand_times() {
+    let new = serde_json::json!({"l": vec!["a"; 5_000]});
+    let schema = list_with("self == 'b'");
+    let verdict = judged(&schema, &new, None);
+    assert_eq!(verdict.errors.len(), 1_001);
+    assert!(verdict.errors[1_000].to_string().contains("4000 more errors were truncated"));
+    let verdict = judged(&schema, &new, Some(&new));
+    assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 1_000));
+}
+
+#[test]
+fn a_long_name_of_a_field_is_not_kept_for_every_field_inside() {
+    use sheaf_cel::data::{Declaration, Shape};
+    fn longest(declared: &Declaration) -> usize {
+        let Shape::Object(object) = &declared.shape else { return 0 };
+        object.properties.values().map(|inner| longest(inner)).fold(object.name.len(), usize::max)
+    }
+    let inside: serde_json::Map<String, Json> =
+        (0..100).map(|n| (format!("f{n}"), serde_json::json!({"type": "object"}))).collect();
+    let mut properties = serde_json::Map::new();
+    properties.insert("x".repeat(100_000), serde_json::json!({"type": "object", "properties": inside}));
+    let schema = serde_json::json!({"type": "object", "properties": properties});
+    let declared = declaration::of(&Schema::parse(&schema).unwrap(), false);
+    assert!((1..2_000).contains(&longest(&declared)), "{}", longest(&declared));
+}

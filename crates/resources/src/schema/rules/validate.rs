@@ -1,7 +1,9 @@
 //! Runs the rules of a schema on an object.
 
+use std::cell::OnceCell;
+
 use serde_json::Value as Json;
-use sheaf_cel::{Fault, Program, Value};
+use sheaf_cel::{Fault, Meter, Program, Value};
 
 use super::{Compiled, Rules};
 use crate::{
@@ -18,6 +20,9 @@ pub const BUDGET: i64 = 10_000_000;
 const PER_RULE: u64 = 1_000_000;
 /// The longest message an expression may give, in bytes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// How many errors, and how many warnings, are told of one object: a rule about items can fail for each of a million.
+const MOST_TOLD: usize = 1_000;
 
 const SPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -43,17 +48,38 @@ impl Rules {
         budget: i64,
     ) -> Verdict {
         let correlation = old.map_or_else(Correlation::default, |old| Correlation::new(new, old, schema));
-        let mut run = Run { verdict: Verdict { left: budget, ..Verdict::default() } };
+        let verdict = Verdict { left: budget, ..Verdict::default() };
+        let mut run = Run { verdict, meter: Meter::default(), untold: 0 };
         run.value(self, schema, new, old, correlation, path);
-        run.verdict
+        run.end(path)
     }
 }
 
 struct Run {
     verdict: Verdict,
+    /// What all rules have done so far, which costs do not tell.
+    meter: Meter,
+    /// How many errors and warnings there were beyond those that are told.
+    untold: usize,
 }
 
 impl Run {
+    /// What came of it, with a word about what is not told.
+    fn end(mut self, path: &FieldPath) -> Verdict {
+        if self.untold > 0 {
+            let more = format!("{} more errors were truncated", self.untold);
+            self.verdict.errors.push(FieldError::invalid(path, "object", more));
+        }
+        self.verdict
+    }
+
+    fn tell(&mut self, error: FieldError) {
+        match self.verdict.errors.len() < MOST_TOLD {
+            true => self.verdict.errors.push(error),
+            false => self.untold += 1,
+        }
+    }
+
     fn is_spent(&self) -> bool {
         self.verdict.left < 0
     }
@@ -139,11 +165,14 @@ impl Run {
         if self.verdict.left == 0 {
             return self.stop(invalid(SPENT.to_owned()));
         }
+        // Asked for by each rule that fails, and found out by looking at all of the value.
+        let unchanged = OnceCell::new();
+        let is_unchanged = || *unchanged.get_or_init(|| correlation.is_unchanged());
         for compiled in &rules.own {
             let program = match &compiled.program {
                 Ok(program) => program,
                 Err(why) => {
-                    self.verdict.errors.push(invalid(format!("rule compile error: {why}")));
+                    self.tell(invalid(format!("rule compile error: {why}")));
                     continue;
                 }
             };
@@ -151,14 +180,14 @@ impl Run {
             if program.uses_old_self && old.is_none() && compiled.rule.optional_old_self != Some(true) {
                 continue;
             }
-            let outcome = program.run(new, old, PER_RULE);
+            let outcome = program.run_within(new, old, PER_RULE, &mut self.meter);
             if !self.spend(outcome.cost) {
                 return self.stop(invalid(SPENT.to_owned()));
             }
             let name = compiled.rule.name();
             match outcome.result {
                 Ok(Value::Bool(true)) => {}
-                Ok(_) => self.failed(compiled, program, schema, (new, old), correlation, path),
+                Ok(_) => self.failed(compiled, program, schema, (new, old), &is_unchanged, path),
                 Err(Fault::OverBudget) => {
                     let why = Fault::OverBudget;
                     let detail = format!(
@@ -170,10 +199,10 @@ impl Run {
                     let detail = format!(
                         "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
                     );
-                    self.verdict.errors.push(invalid(detail));
+                    self.tell(invalid(detail));
                 }
                 Err(Fault::Failed(why)) => {
-                    self.verdict.errors.push(invalid(format!("{why} evaluating rule: {name}")));
+                    self.tell(invalid(format!("{why} evaluating rule: {name}")));
                 }
             }
             if self.is_spent() {
@@ -204,7 +233,7 @@ impl Run {
         program: &Program,
         schema: &Schema,
         (new, old): (&Json, Option<&Json>),
-        correlation: Correlation<'_>,
+        is_unchanged: &dyn Fn() -> bool,
         path: &FieldPath,
     ) {
         let at = compiled.field_path.as_deref().map_or_else(|| path.clone(), |field| path.child(field));
@@ -226,10 +255,10 @@ impl Run {
             (None, _) => FieldError::invalid(&at, kind, detail),
         };
         // What was wrong before and was left alone is let pass: a rule may be younger than the object.
-        if !program.uses_old_self && correlation.is_unchanged() {
+        if program.uses_old_self || !is_unchanged() {
+            self.tell(error);
+        } else if self.verdict.warnings.len() < MOST_TOLD {
             self.verdict.warnings.push(error.to_string());
-        } else {
-            self.verdict.errors.push(error);
         }
         if spent.is_some() {
             self.verdict.left = -1;
@@ -244,7 +273,7 @@ impl Run {
         new: &Json,
         old: Option<&Json>,
     ) -> Result<Option<String>, String> {
-        let outcome = expression.run(new, old, PER_RULE);
+        let outcome = expression.run_within(new, old, PER_RULE, &mut self.meter);
         if !self.spend(outcome.cost) {
             let why = "messageExpression evaluation failed due to running out of cost budget, no further \
                 validation rules will be run";
