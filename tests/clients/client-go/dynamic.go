@@ -43,6 +43,11 @@ func dynamicClient(s *story) {
 	}
 	s.same("[ADDED MODIFIED MODIFIED MODIFIED MODIFIED MODIFIED DELETED]", types, "and told every change")
 
+	definition, err := s.dynamic.Resource(definitions).Get(s.ctx, "gauges."+gaugeGroup, metav1.GetOptions{})
+	s.must(err, "read the definition")
+	definition.SetResourceVersion("")
+	_, err = s.dynamic.Resource(definitions).Update(s.ctx, definition, metav1.UpdateOptions{})
+	s.invalid(err, "metadata.resourceVersion", metav1.CauseTypeFieldValueInvalid, "an update of a definition without a resourceVersion")
 	s.must(s.dynamic.Resource(definitions).Delete(s.ctx, "gauges."+gaugeGroup, metav1.DeleteOptions{}), "delete the definition")
 	s.soon("the kind is gone with its definition", func() (bool, any) {
 		_, err := client.List(s.ctx, metav1.ListOptions{})

@@ -73,7 +73,13 @@ func (s *story) definesGauges() schema.GroupVersionResource {
 		}
 		return false, conditions
 	})
-	return schema.GroupVersionResource{Group: gaugeGroup, Version: "v1", Resource: "gauges"}
+	gauges := schema.GroupVersionResource{Group: gaugeGroup, Version: "v1", Resource: "gauges"}
+	// The condition may be there a moment before the handler is.
+	s.soon("and served", func() (bool, any) {
+		_, err := s.dynamic.Resource(gauges).Namespace(s.namespace).List(s.ctx, metav1.ListOptions{})
+		return err == nil, err
+	})
+	return gauges
 }
 
 func (s *story) gauge(name string, spec map[string]any) *unstructured.Unstructured {

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// Longer than any story takes on a busy machine, informers apart: those wait for
-// whoever restarts the server.
+// Longer than any story takes on a busy machine, restarts of the server included.
 const patience = 10 * time.Minute
 
 var stories = map[string]func(*story){
