@@ -29,6 +29,12 @@ fn typed_clients_write_protobuf_and_lose_no_update() {
 
 #[test]
 #[ignore = "needs client-go: make test builds it"]
+fn what_is_owned_goes_with_its_owner() {
+    tells("owners");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
 fn there_is_one_leader_at_a_time() {
     tells("election");
 }
@@ -56,10 +62,11 @@ fn the_mapper_finds_every_kind() {
 fn informers_miss_nothing_when_the_server_is_killed_and_comes_back() {
     let mut node = Node::start();
     let mut informers = client(&node, "informers").converse(&["informers"]);
-    informers.hears("ready");
+    informers.hears("ready\n");
     node.kill();
     let _node = node.start_again();
     informers.types("restarted\n");
+    informers.hears("ready\n");
     let (code, said) = informers.hangs_up();
     assert_eq!(code, 0, "{said}");
 }

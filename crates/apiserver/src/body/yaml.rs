@@ -406,7 +406,7 @@ mod tests {
         assert!(read(&text).unwrap_err().contains("aliases repeat"));
         let keyed = format!("a: &a {{{}: 1}}\nb: [{}]\n", &long[..900], vec!["*a"; 10_000].join(", "));
         assert!(read(&keyed).unwrap_err().contains("aliases repeat"));
-        let few = format!("a: &a {long}\nb: [{}]\n", vec!["*a"; 10].join(", "));
+        let few = format!("a: &a {long}\nb: [{}]\n", ["*a"; 10].join(", "));
         assert_eq!(read(&few).unwrap().value["b"][9], long);
     }
 

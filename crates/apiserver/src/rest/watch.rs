@@ -35,6 +35,8 @@ const BATCH: usize = 256;
 /// Bytes gathered before they are handed on.
 const PIECE: usize = 64 * 1024;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A watch that ends by the clock says so long before where the next one can begin.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Watches without a timeout of their own end after this, plus up to as much again, so that
 /// clients spread over servers again after one was restarted.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
@@ -106,7 +108,7 @@ impl ApiServer {
             initial_bookmark,
             position,
             bookmarks: call.query.flag("allowWatchBookmarks"),
-            next_bookmark: Instant::now() + BOOKMARK_EVERY,
+            next_bookmark: bookmark_after(Instant::now(), Instant::now() + timeout),
             deadline: Instant::now() + timeout,
             columns_sent: false,
             over: false,
@@ -241,7 +243,7 @@ impl Follower {
             }
             if self.bookmarks && Instant::now() >= self.next_bookmark {
                 self.push_bookmark(&mut out, false);
-                self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                self.next_bookmark = bookmark_after(Instant::now(), self.deadline);
             }
             if !out.is_empty() {
                 return Some(out.freeze());
@@ -361,4 +363,11 @@ impl Follower {
         out.extend_from_slice(json!({"type": "ERROR", "object": error.to_value()}).to_string().as_bytes());
         out.extend_from_slice(b"\n");
     }
+}
+
+/// When the next bookmark is due: by the clock, and once shortly before the end.
+fn bookmark_after(now: Instant, deadline: Instant) -> Instant {
+    let last = deadline.checked_sub(LAST_BOOKMARK).unwrap_or(now);
+    let next = now + BOOKMARK_EVERY;
+    if now < last { next.min(last) } else { next }
 }

@@ -16,7 +16,12 @@ pub fn kind() -> Kind {
             Column::computed("Holder", |lease, _| lease["spec"]["holderIdentity"].clone()),
             age_column(),
         ])
-        .behaving(Behaviour { validate, create_on_update: true, ..Behaviour::PLAIN })
+        .behaving(Behaviour {
+            validate,
+            create_on_update: true,
+            unconditional_update: false,
+            ..Behaviour::PLAIN
+        })
 }
 
 fn validate(lease: &Value, _old: Option<&Value>) -> Vec<FieldError> {

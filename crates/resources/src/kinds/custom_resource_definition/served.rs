@@ -22,6 +22,7 @@ pub fn kind() -> Kind {
         .with_status()
         .columns(vec![name_column(), created_at_column()])
         .behaving(Behaviour {
+            unconditional_update: false,
             prune: super::prune_schemas,
             default: super::apply_defaults,
             prepare_create: super::prepare_create,
