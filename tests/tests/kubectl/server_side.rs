@@ -108,7 +108,7 @@ fn owners_are_shown_when_asked_for_and_edits_are_owned() {
     ] {
         assert!(shown.lines().any(|found| found == line), "{line:?} is not in\n{shown}");
     }
-    kubectl.editing_with("sed -i s/80/81/").says(&["edit", "cm", "settings"]);
+    kubectl.editing_with("sed -i /port/s/80/81/").says(&["edit", "cm", "settings"]);
     assert_eq!(kubectl.json(&["get", "cm", "settings"])["data"]["port"], "81");
     assert_eq!(owners(&kubectl, "settings"), ["kubectl Apply", "kubectl-edit Update"]);
     kubectl.says(&["label", "cm", "settings", "a=b"]);
