@@ -31,7 +31,7 @@ pub async fn merge(
     name: &str,
     change: &Value,
 ) -> Result<DynamicObject, kube::Error> {
-    objects.patch(name, &writing(), &Patch::Merge(change)).await
+    objects.patch(name, &patching(), &Patch::Merge(change)).await
 }
 
 /// The same for `status`.
@@ -40,10 +40,11 @@ pub async fn merge_status(
     name: &str,
     change: &Value,
 ) -> Result<DynamicObject, kube::Error> {
-    objects.patch_status(name, &writing(), &Patch::Merge(change)).await
+    objects.patch_status(name, &patching(), &Patch::Merge(change)).await
 }
 
-fn writing() -> PatchParams {
+/// In our own name.
+pub fn patching() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 

@@ -95,16 +95,7 @@ async fn a_namespace_goes_only_when_it_is_finalized() {
 async fn an_object_that_is_as_large_as_it_may_be_can_be_deleted() {
     const MOST: usize = 3 * 1024 * 1024;
     let house = House::new().await;
-    house
-        .establish(json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "heaps.example.com"},
-            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "heaps", "kind": "Heap"},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
-                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
-        }))
-        .await;
-    let heaps = "/apis/example.com/v1/heaps";
+    let heaps = house.establish_heaps().await;
     let heap = |name: &str, size: usize| {
         json!({"apiVersion": "example.com/v1", "kind": "Heap", "spec": {"a": "x".repeat(size)},
             "metadata": {"name": name, "finalizers": ["x.io/hold"]}})

@@ -189,6 +189,19 @@ impl House {
         Watch { body: BodyStream::new(response.into_body()), pending: Vec::new() }
     }
 
+    /// A kind that takes whatever it is given; answers where its objects are.
+    pub async fn establish_heaps(&self) -> &'static str {
+        self.establish(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "heaps.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "heaps", "kind": "Heap"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+        }))
+        .await;
+        "/apis/example.com/v1/heaps"
+    }
+
     /// Lets a definition be served, as the controller would.
     pub async fn establish(&self, definition: Value) -> Value {
         let created = self.post(DEFINITIONS, definition).await.ok();

@@ -221,16 +221,7 @@ async fn an_object_that_two_groups_show_has_owners_in_the_words_of_each() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_fits_only_without_its_owners_is_kept_without_them() {
     let house = House::new().await;
-    house
-        .establish(json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "heaps.example.com"},
-            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "heaps", "kind": "Heap"},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
-                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
-        }))
-        .await;
-    let heaps = "/apis/example.com/v1/heaps";
+    let heaps = house.establish_heaps().await;
     // Many short values: the list of their owners is as large as they are.
     let heap = |name: &str, count: usize| -> Value {
         let fields = (0..count).map(|n| (format!("a-name-of-some-length-{n}"), Value::from("x")));

@@ -2,28 +2,10 @@
 
 use super::parser::{BEGINNINGS, Parsed, Parser};
 use super::token::Token;
-use crate::ast::{Entry, Item, Kind, Literal};
-
-const RESERVED: [&str; 18] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-    "in",
-];
+use crate::{
+    ast::{Entry, Item, Kind, Literal},
+    escape::is_keyword,
+};
 
 impl Parser {
     pub(super) fn primary(&mut self) -> Parsed {
@@ -92,7 +74,7 @@ impl Parser {
 
     fn named(&mut self, place: usize, name: String) -> Parsed {
         self.advance();
-        if RESERVED.contains(&name.trim_start_matches('.')) {
+        if is_keyword(name.trim_start_matches('.')) {
             self.tell(place, format!("reserved identifier: {}", name.trim_start_matches('.')));
         }
         let open = self.place();
