@@ -173,9 +173,15 @@ impl<T: Kind> Held<T> {
     fn hold(&mut self, known: Known<T>) {
         let place = place_of(known.metadata());
         let newer = |before: &Known<T>| before.version() < known.version();
-        if known.version() > self.version && self.objects.get(&place).is_none_or(newer) {
+        let is_news = known.version() > self.version && !self.went_before(&known);
+        if is_news && self.objects.get(&place).is_none_or(newer) {
             self.objects.insert(place, known);
         }
+    }
+
+    /// Whether it is known to be gone, so that whatever is still heard of it is late.
+    fn went_before(&self, known: &Known<T>) -> bool {
+        known.metadata().uid.as_ref().is_some_and(|uid| self.went.contains(uid))
     }
 
     /// What the watch brought.
@@ -183,8 +189,7 @@ impl<T: Kind> Held<T> {
         let place = place_of(known.metadata());
         self.unreadable.remove(&place);
         let newer = |before: &Known<T>| before.version() <= known.version();
-        let is_late = known.metadata().uid.as_ref().is_some_and(|uid| self.went.contains(uid));
-        if !is_late && self.objects.get(&place).is_none_or(newer) {
+        if !self.went_before(&known) && self.objects.get(&place).is_none_or(newer) {
             let before = self.objects.insert(place.clone(), known.clone());
             if let Some(before) = before.filter(|before| before.metadata().uid != known.metadata().uid) {
                 self.written.remove(&place);
@@ -455,6 +460,8 @@ mod tests {
         told.remembered.forget(known("a", 5).metadata());
         told.sees("a", 10).await;
         assert_eq!(told.version_of("a"), None);
+        told.remembered.note(known("a", 11));
+        assert_eq!(told.version_of("a"), None, "nor with an answer that was on its way");
         told.loses("a", 11).await;
         told.sees("a", 12).await;
         assert_eq!(told.version_of("a"), Some(12));
