@@ -2,17 +2,18 @@
 //! read, also what the type does not know. Every write names the version that was read, and what it answers is
 //! remembered, so that the next look sees it.
 
-use std::sync::Arc;
+use std::{any::TypeId, collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client, Resource,
-    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    Api, Client,
+    api::{DynamicObject, ListParams, Patch, PostParams},
     core::{ApiResource, Request},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sheaf_client::{
-    api::{self, FIELD_MANAGER, objects},
+    api::{self, FIELD_MANAGER, objects, patching},
     memory::{Kind, Known, Memory},
     reconciling::ReconcileError,
 };
@@ -32,23 +33,39 @@ pub(crate) fn place_of(metadata: &ObjectMeta) -> Option<Place> {
 pub(crate) struct Eyes {
     client: Client,
     memory: Arc<Memory>,
-    fresh: bool,
+    /// What fresh eyes have asked for: `None` for eyes that do not ask.
+    asked: Option<Arc<Mutex<Asked>>>,
 }
+
+type Asked = BTreeSet<(TypeId, Place)>;
 
 impl Eyes {
     /// Eyes that see what is remembered, which may be a moment old.
     pub fn remembering(client: Client, memory: Arc<Memory>) -> Self {
-        Eyes { client, memory, fresh: false }
+        Eyes { client, memory, asked: None }
     }
 
-    /// Eyes that ask the API each time. For what is done because something is absent, or cannot be undone: kinds are
-    /// not remembered as of one moment, so what one of them lacks may only be late.
+    /// Eyes that ask the API for every object they see the first time. For what is done because something is absent, or
+    /// cannot be undone: kinds are not remembered as of one moment, so what one of them lacks may only be late.
+    ///
+    /// What was asked for once is remembered no older than that, so one pass asks once.
     pub fn fresh(&self) -> Self {
-        Eyes { fresh: true, ..self.clone() }
+        Eyes { asked: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// The same eyes that do not ask, for what wakes whoever looks when it turns out to be otherwise.
+    pub fn remembered(&self) -> Self {
+        Eyes { asked: None, ..self.clone() }
     }
 
     pub fn are_fresh(&self) -> bool {
-        self.fresh
+        self.asked.is_some()
+    }
+
+    /// Notes that the API said how this object stands; answers whether it had said so before.
+    fn mark_asked<T: Kind>(&self, namespace: &str, name: &str) -> bool {
+        let place = (namespace.to_owned(), name.to_owned());
+        self.asked.as_ref().is_none_or(|asked| !asked.lock().insert((TypeId::of::<T>(), place)))
     }
 
     /// `None` when there is no such object.
@@ -62,9 +79,10 @@ impl Eyes {
             return Ok(None);
         }
         let remembered = self.memory.of::<T>();
-        if !self.fresh && remembered.is_listed() {
+        if self.mark_asked::<T>(namespace, name) && remembered.is_listed() {
             return Ok(remembered.find(namespace, name)?.map(|known| Object::new(known, self)));
         }
+        let before = remembered.find(namespace, name).ok().flatten();
         let request = in_namespace::<T>(namespace).get(name, &Default::default());
         match self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
             Ok(text) => {
@@ -73,7 +91,13 @@ impl Eyes {
                 remembered.note(known.clone());
                 Ok(Some(Object::new(known, self)))
             }
-            Err(why) if api::is_not_found(&why) => Ok(None),
+            Err(why) if api::is_not_found(&why) => {
+                // An object that went never comes back; another of its name is another one.
+                if let Some(before) = before {
+                    remembered.forget(before.metadata());
+                }
+                Ok(None)
+            }
             Err(why) => Err(why.into()),
         }
     }
@@ -81,7 +105,7 @@ impl Eyes {
     /// Everything there is of a kind; an empty namespace stands for all of them.
     pub async fn list<T: Kind>(&self, namespace: &str) -> Result<Vec<Arc<T>>, ReconcileError> {
         let remembered = self.memory.of::<T>();
-        if !self.fresh && remembered.is_listed() {
+        if !self.are_fresh() && remembered.is_listed() {
             return Ok(remembered.list(namespace)?);
         }
         let objects = all_of::<T>(&self.client, namespace);
@@ -119,6 +143,9 @@ impl Eyes {
     /// What cannot be read is left to the watch, which says so.
     fn learn<T: Kind>(&self, text: &str) {
         if let Ok(known) = Known::<T>::read(text) {
+            let metadata = known.metadata();
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            self.mark_asked::<T>(namespace, metadata.name.as_deref().unwrap_or_default());
             self.memory.of::<T>().learn(known);
         }
     }
@@ -130,13 +157,8 @@ pub(crate) struct Object<T> {
     eyes: Eyes,
 }
 
-/// A kind that the cluster serves by itself.
-pub(crate) fn resource_of<T: Resource<DynamicType = ()>>() -> ApiResource {
-    ApiResource::erase::<T>(&())
-}
-
-pub(crate) fn all_of<T: Resource<DynamicType = ()>>(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    objects(client, &resource_of::<T>(), namespace)
+fn all_of<T: Kind>(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(client, &ApiResource::erase::<T>(&()), namespace)
 }
 
 /// Requests about the objects of a kind in one namespace; an empty one stands for none.
@@ -248,8 +270,4 @@ impl<T: Kind> Object<T> {
 
 fn writing() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
-}
-
-fn patching() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }

@@ -148,8 +148,7 @@ impl Reconciler for Claims {
                     return Ok(Next::rest());
                 }
                 step => {
-                    self.act(step, &claim, &look).await?;
-                    eyes = self.context.eyes();
+                    self.act(&eyes, step, &claim, &look).await?;
                 }
             }
         }
@@ -234,6 +233,7 @@ impl Claims {
 
     async fn act(
         &self,
+        eyes: &Eyes,
         step: &Step,
         claim: &Object<PersistentVolumeClaim>,
         look: &Look,
@@ -242,7 +242,7 @@ impl Claims {
             Step::Rest | Step::Wait(_) => {}
             Step::CreateVolume { name, bytes } => {
                 let volume = volume_to_create(claim, look, name, *bytes)?;
-                self.context.eyes().create::<PersistentVolume>("", volume).await?;
+                eyes.create::<PersistentVolume>("", volume).await?;
                 let words = format!("Successfully provisioned volume {name}");
                 let words = ("Normal", "ProvisioningSucceeded", words.as_str());
                 tell(&self.context, COMPONENT, claim, words, How::Once).await;

@@ -29,7 +29,7 @@ use sheaf_resources::{
 use self::look::{Look, Thing};
 use crate::{
     Context,
-    object::{Object, Place, place_of},
+    object::{Eyes, Object, Place, place_of},
     references::References,
     telling::{How, tell},
 };
@@ -98,10 +98,9 @@ impl Reconciler for Machines {
                     eyes = eyes.fresh();
                 }
                 step => {
-                    if !self.take(step, place, &vm, look).await? {
+                    if !self.take(&eyes, step, place, &vm, look).await? {
                         return Ok(Next::again_after(crate::LOOK_AGAIN));
                     }
-                    eyes = self.context.eyes();
                 }
             }
         }
@@ -133,12 +132,13 @@ impl Machines {
     /// Acts, and tells how that went; answers whether it was done.
     async fn take(
         &self,
+        eyes: &Eyes,
         step: Step,
         place: &Place,
         vm: &Object<VirtualMachine>,
         look: Look,
     ) -> Result<bool, ReconcileError> {
-        let done = self.act(&step, place, vm, look).await;
+        let done = self.act(eyes, &step, place, vm, look).await;
         let (told, how): (Option<Event>, How) = match &done {
             Ok(true) => (virtual_machine::event_of(&step, &vm.typed), How::Now),
             Err(ReconcileError::Api(kube::Error::Api(why))) if !why.is_conflict() && why.code != 404 => {
@@ -155,12 +155,12 @@ impl Machines {
     /// Answers whether it was done; what cannot be made, because its namespace goes, was not.
     async fn act(
         &self,
+        eyes: &Eyes,
         step: &Step,
         place: &Place,
         vm: &Object<VirtualMachine>,
         look: Look,
     ) -> Result<bool, ReconcileError> {
-        let eyes = self.context.eyes();
         match (step, look.instance) {
             (Step::Rest | Step::Wait { .. }, _) => {}
             (Step::WriteStatus(status), _) => vm.write_status(json!(status)).await?,

@@ -4,7 +4,7 @@
 //! the only one that acts in the cluster's own name. Garbage collection does not touch what nobody may delete: a pod
 //! whose instance is gone is removed here.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
@@ -109,8 +109,10 @@ async fn look(eyes: &Eyes, place: &Place) -> Result<Looked, ReconcileError> {
         let domain = pod.metadata.labels.as_ref().and_then(|labels| labels.get(DOMAIN_LABEL));
         domain == Some(&place.1)
     };
-    for pod in eyes.list::<Pod>(&place.0).await?.iter().filter(of_instance) {
-        let found = pod.metadata.name.as_deref().unwrap_or_default();
+    // One that is not remembered yet wakes us when it is; only the one that is wanted must not be made twice.
+    let pods = eyes.remembered().list::<Pod>(&place.0).await?;
+    let own = pods.iter().filter(of_instance).filter_map(|pod| pod.metadata.name.as_deref());
+    for found in own.chain(name).collect::<BTreeSet<_>>() {
         let Some(pod) = eyes.find::<Pod>(&place.0, found).await? else { continue };
         if Some(found) == name {
             standing = Some(pod);

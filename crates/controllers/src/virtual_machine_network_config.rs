@@ -168,10 +168,9 @@ impl Configs {
                     look.network.write(&pool, &now).await?;
                 }
                 step => {
-                    if !self.act(step, place, look).await? {
+                    if !self.act(&eyes, step, place, look).await? {
                         return Ok(Next::again_after(crate::LOOK_AGAIN));
                     }
-                    eyes = self.context.eyes();
                 }
             }
         }
@@ -249,7 +248,7 @@ impl Configs {
     }
 
     /// Answers whether it was done; what cannot be made, because its namespace goes, was not.
-    async fn act(&self, step: Step, place: &Place, look: Look) -> Result<bool, ReconcileError> {
+    async fn act(&self, eyes: &Eyes, step: Step, place: &Place, look: Look) -> Result<bool, ReconcileError> {
         let (config, owner) = (look.config, look.owner);
         match (step, config) {
             (Step::Create, _) => {
@@ -260,7 +259,6 @@ impl Configs {
                     },
                     "spec": {"vmName": place.1, "networkConfigs": look.wanted},
                 });
-                let eyes = self.context.eyes();
                 return Ok(eyes.create::<VirtualMachineNetworkConfig>(&place.0, config).await?);
             }
             (Step::WriteSpec(configs), Some(config)) => {

@@ -36,7 +36,9 @@ pub(crate) fn definitions(spec: &VirtualMachineInstanceSpec, namespace: &str) ->
 impl DefaultNetwork {
     /// Reads the pool, and those definitions.
     pub async fn read(eyes: &Eyes, names: &BTreeSet<String>) -> Result<Self, ReconcileError> {
-        let pools: Vec<Arc<IPPool>> = eyes.list("").await?;
+        // Only that a definition has no pool of its own rests on what is absent.
+        let pools: Vec<Arc<IPPool>> =
+            if names.is_empty() { eyes.remembered().list("").await? } else { eyes.list("").await? };
         let mut network = Self::read_definitions(eyes, names, &pools).await?;
         let of_default = pools.iter().filter(|pool| pool.spec.network_name == DEFAULT_NETWORK);
         // Somebody may make a second one; the first by name counts.
