@@ -24,6 +24,7 @@ pub mod machines;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
+mod quota;
 pub mod registry;
 pub mod request;
 pub mod respond;
@@ -104,6 +105,7 @@ pub struct Inner {
     /// Who uses what, for admission.
     pub(crate) machines: admission::Machines,
     pub(crate) intake: intake::Intake,
+    pub(crate) turns: quota::Turns,
     /// The way to the agents of nodes.
     pub(crate) nodes: Nodes,
     pub(crate) stopping: watch::Sender<bool>,
@@ -144,6 +146,7 @@ impl ApiServer {
             openapi: openapi::Documents::default(),
             machines: admission::Machines::default(),
             intake: intake::Intake::default(),
+            turns: quota::Turns::default(),
             nodes: Nodes::new(config.agents.clone()),
             stopping: watch::Sender::new(false),
             key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),
@@ -158,6 +161,7 @@ impl ApiServer {
         let users = LocalUsers::new(directory, objects, passwords, server.world.clone());
         let _ = server.0.users.set(users);
         bootstrap::ensure(&server).await?;
+        server.count_quotas().await;
         server.finish_rotation().await.map_err(|why| StoreError::Failed { reason: why.to_string() })?;
         Ok(server)
     }

@@ -25,12 +25,14 @@ use sheaf_client::{
 };
 use sheaf_planner::{
     network_config,
-    placement::{self, Neighbour, Share, Wanted},
+    placement::{self, Neighbour, Wanted},
     virtual_machine_instance::binding::{self, Finding},
 };
 use sheaf_resources::kinds::{
     network_attachment_definition::NetworkAttachmentDefinition,
-    virtual_machine_instance::{FOREGROUND_FINALIZER, NODE_NAME_LABEL, VirtualMachineInstance},
+    virtual_machine_instance::{
+        FOREGROUND_FINALIZER, NODE_NAME_LABEL, VirtualMachineInstance, demand::Demand,
+    },
     virtual_machine_network_config::VirtualMachineNetworkConfig,
 };
 
@@ -295,7 +297,7 @@ impl Placing {
                     namespace: place.0.clone(),
                     labels: instance.metadata.labels.clone().unwrap_or_default(),
                     node: instance.status.node_name.clone(),
-                    share: Share::of(&instance.spec),
+                    share: Demand::of(&instance.spec).requested,
                 };
                 neighbours.insert(place.clone(), neighbour)
             }

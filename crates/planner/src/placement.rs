@@ -16,37 +16,17 @@ mod affinity;
 use std::{borrow::Borrow, collections::BTreeMap};
 
 use k8s_openapi::api::core::v1::{Node, NodeSelector, Taint, Toleration};
-use sheaf_resources::{kinds::virtual_machine_instance::spec::VirtualMachineInstanceSpec, quantity};
+use sheaf_resources::{
+    kinds::virtual_machine_instance::{
+        demand::{Demand, Share},
+        spec::VirtualMachineInstanceSpec,
+    },
+    quantity,
+};
 
-/// What a machine asks of its node when it does not say: a tenth of each of its processors, as KubeVirt has it.
-const CPU_MILLI_PER_PROCESSOR: i64 = 100;
 /// On a node: `false` keeps machines away.
 const SCHEDULABLE_LABEL: &str = "kubevirt.io/schedulable";
 const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
-
-/// What an instance takes of its node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
-    pub cpu_milli: i64,
-    pub memory_bytes: i64,
-}
-
-impl Share {
-    pub fn of(spec: &VirtualMachineInstanceSpec) -> Self {
-        let resources = &spec.domain.resources;
-        let asked = |name: &str| resources.requests.get(name).or_else(|| resources.limits.get(name));
-        let guest = spec.domain.memory.as_ref().and_then(|memory| memory.guest.as_ref());
-        let processors = spec.domain.cpu.as_ref().map_or(1, |cpu| cpu.count());
-        let unsaid = i64::try_from(processors).unwrap_or(i64::MAX).saturating_mul(CPU_MILLI_PER_PROCESSOR);
-        Share {
-            cpu_milli: asked("cpu").and_then(|amount| quantity::milli(&amount.0)).unwrap_or(unsaid),
-            memory_bytes: asked("memory")
-                .or(guest)
-                .and_then(|amount| quantity::value(&amount.0))
-                .unwrap_or(0),
-        }
-    }
-}
 
 /// An instance that is on a node, or bound to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,7 +116,7 @@ fn objection(wanted: &Wanted<'_>, node: &Node, nodes: &[&Node], neighbours: &[Ne
     if !wanted.volumes.iter().all(|selector| affinity::selects(selector, node)) {
         return Some("node(s) had volume node affinity conflict".into());
     }
-    let (asks, free) = (Share::of(wanted.spec), free_of(node, neighbours));
+    let (asks, free) = (Demand::of(wanted.spec).requested, free_of(node, neighbours));
     if asks.cpu_milli > free.cpu_milli {
         let (asks, free) = (quantity::cores(asks.cpu_milli).0, quantity::cores(free.cpu_milli).0);
         return Some(format!("Insufficient cpu (asks for {asks}, {free} left)"));

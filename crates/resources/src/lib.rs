@@ -13,6 +13,7 @@ pub mod object_meta;
 pub mod patch;
 pub mod protobuf;
 pub mod quantity;
+pub mod quota;
 pub mod quote;
 pub mod rbac;
 pub mod schema;

@@ -5,7 +5,7 @@
 //! Amounts are written in the form people know: memory with the largest binary unit that
 //! fits it exactly.
 
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 pub const MIB: i64 = 1024 * 1024;
 

@@ -12,6 +12,7 @@ mod custom_resources;
 mod deleting;
 mod doors;
 mod paging;
+mod quotas;
 mod racing;
 mod reading;
 mod restarts;

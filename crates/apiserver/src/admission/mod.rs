@@ -5,6 +5,7 @@
 //! no look around are pure functions of the kinds in `resources`; here is where their surroundings come from.
 
 mod image_use;
+mod limit_range;
 mod machines;
 mod namespace;
 mod network;
@@ -85,14 +86,17 @@ impl ApiServer {
         match (kind.group.as_str(), kind.plural.as_str()) {
             (machines::GROUP, machines::MACHINES) => self.admit_machine(call, new, old).await,
             (machines::GROUP, machines::INSTANCES) => match old {
-                None => self.admit_new_instance(call, new).await,
+                None => {
+                    self.admit_size_of_instance(call, new)?;
+                    self.admit_new_instance(call, new).await
+                }
                 Some(_) => Ok(()),
             },
             ("", "persistentvolumeclaims") => {
                 if old.is_none() {
                     self.complete_claim(new);
                 }
-                Ok(())
+                self.admit_size_of_claim(call, new, old)
             }
             ("storage.k8s.io", "storageclasses") => self.admit_class(call, new, old).await,
             ("harvesterhci.io", "virtualmachineimages") => self.admit_image(call, new, old).await,

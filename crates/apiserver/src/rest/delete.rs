@@ -147,7 +147,8 @@ impl ApiServer {
         let held = self.pending_finalizers(call.served, &new) > 0;
         if !held {
             if !options.dry_run {
-                self.remove(call.served, place, current.revision)
+                let charge = self.charge(call, Some(&old), None).await?;
+                self.remove(call.served, place, current.revision, charge.along)
                     .await
                     .map_err(|why| Attempt::of_store(call, name, &why))?;
             }

@@ -171,6 +171,7 @@ impl ApiServer {
         change: &impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Written, Attempt> {
         let old = current.to_value();
+        crate::quota::check_part(call, part)?;
         let mut new = change(&old)?;
         self.check_preconditions(call, &new, &old)?;
         let mut errors = object_meta::validate_update(&new, &old);
@@ -195,15 +196,20 @@ impl ApiServer {
             return Ok(Written::Stored(current.clone()));
         }
         if dry_run {
+            self.charge(call, Some(&old), Some(&new)).await?;
             new["metadata"]["resourceVersion"] = current.revision.to_string().into();
             return Ok(Written::Imagined(new));
         }
-        let done =
-            match object_meta::is_being_deleted(&new) && self.pending_finalizers(call.served, &new) == 0 {
-                true => self.finish_deletion(call, place, current.revision, &new).await,
-                false => self.put(call.served, place, &new, Some(current.revision)).await,
-            };
-        done.map(Written::Stored).map_err(|why| Attempt::of_store(call, &call.request.name, &why))
+        if object_meta::is_being_deleted(&new) && self.pending_finalizers(call.served, &new) == 0 {
+            let last = self.finish_deletion(call, place, current.revision, (&new, &old)).await?;
+            return Ok(Written::Stored(last));
+        }
+        let charge = self.charge(call, Some(&old), Some(&new)).await?;
+        let done = self.put_along(call.served, place, &new, Some(current.revision), charge.along).await;
+        drop(charge.turn);
+        let stored = done.map_err(|why| Attempt::of_store(call, &call.request.name, &why))?;
+        self.settle_quota(call, Some(&old), &new).await?;
+        Ok(Written::Stored(stored))
     }
 
     /// The last finalizer is gone: so is the object. Answers it as it last was.
@@ -212,12 +218,14 @@ impl ApiServer {
         call: &Call<'_>,
         place: &str,
         expected: u64,
-        last: &Value,
-    ) -> Result<Arc<CachedObject>, StoreError> {
-        let revision = self.remove(call.served, place, expected).await?;
+        (last, old): (&Value, &Value),
+    ) -> Result<Arc<CachedObject>, Attempt> {
+        let of_store = |why: StoreError| Attempt::of_store(call, &call.request.name, &why);
+        let charge = self.charge(call, Some(old), None).await?;
+        let revision = self.remove(call.served, place, expected, charge.along).await.map_err(of_store)?;
         let text = crate::cache::object::encode(last);
         let object = CachedObject::decode(place.into(), revision, &text)
-            .map_err(|why| StoreError::Failed { reason: why.to_string() })?;
+            .map_err(|why| of_store(StoreError::Failed { reason: why.to_string() }))?;
         Ok(Arc::new(object))
     }
 

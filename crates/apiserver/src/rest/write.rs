@@ -25,6 +25,25 @@ pub enum Written {
     Imagined(Value),
 }
 
+/// What a write depends on, and writes, beside its own object.
+#[derive(Default)]
+pub(crate) struct Along {
+    pub expect: Vec<Expect>,
+    pub writes: Vec<Write>,
+}
+
+impl Along {
+    pub fn into_transaction(self) -> Transaction {
+        Transaction { expect: self.expect, writes: self.writes }
+    }
+
+    /// The same, on one more condition.
+    pub fn if_also(mut self, condition: Option<Expect>) -> Self {
+        self.expect.extend(condition);
+        self
+    }
+}
+
 impl ApiServer {
     /// Everything that must hold of an object before it is stored.
     pub(crate) fn validate(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
@@ -54,17 +73,17 @@ impl ApiServer {
         object: &Value,
         expected: Option<u64>,
     ) -> Result<Arc<CachedObject>, StoreError> {
-        self.put_if(served, place, object, expected, None).await
+        self.put_along(served, place, object, expected, Along::default()).await
     }
 
-    /// The same, if `also` holds.
-    pub(crate) async fn put_if(
+    /// The same, together with something else: all of it happens or nothing.
+    pub(crate) async fn put_along(
         &self,
         served: &Served,
         place: &str,
         object: &Value,
         expected: Option<u64>,
-        also: Option<Expect>,
+        along: Along,
     ) -> Result<Arc<CachedObject>, StoreError> {
         let key = served.resource.store_key(place);
         let text = object::encode(object);
@@ -75,10 +94,9 @@ impl ApiServer {
             true => self.seal(&key, &text)?,
             false => text.clone().into(),
         };
-        let transaction = Transaction {
-            expect: [expectation(&key, expected)].into_iter().chain(also).collect(),
-            writes: vec![Write::Put { key: key.clone(), value }],
-        };
+        let mut transaction = along.into_transaction();
+        transaction.expect.push(expectation(&key, expected));
+        transaction.writes.push(Write::Put { key, value });
         let revision = self.store.commit(transaction).await?;
         let object = CachedObject::decode(place.into(), revision.0, &text)
             .map_err(|why| StoreError::Failed { reason: why.to_string() })?;
@@ -91,12 +109,12 @@ impl ApiServer {
         served: &Served,
         place: &str,
         expected: u64,
+        along: Along,
     ) -> Result<u64, StoreError> {
         let key = served.resource.store_key(place);
-        let transaction = Transaction {
-            expect: vec![expectation(&key, Some(expected))],
-            writes: vec![Write::Delete { key }],
-        };
+        let mut transaction = along.into_transaction();
+        transaction.expect.push(expectation(&key, Some(expected)));
+        transaction.writes.push(Write::Delete { key });
         self.store.commit(transaction).await.map(|revision| revision.0)
     }
 

@@ -16,6 +16,7 @@ mod machines;
 mod node_identity;
 mod node_machines;
 mod owning;
+mod quotas;
 mod refused_power;
 mod sealing;
 mod two_servers;

@@ -145,6 +145,28 @@ fn a_deleted_machine_takes_the_claims_along_that_it_names() {
 }
 
 #[test]
+fn a_machine_that_its_quota_has_no_room_for_says_so_and_starts_when_there_is() {
+    const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        kubectl.create(QUOTAS, &json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})).await;
+        kubectl.create(VMS, &machine("first", 1, "Always")).await;
+        cluster.settle().await;
+        kubectl.create(VMS, &machine("vm", 2, "Always")).await;
+        cluster.settle().await;
+        assert_eq!(word(kubectl, "first").await, "Running");
+        assert!(vmi(kubectl, "vm").await.is_none());
+        assert!(reasons(kubectl, "VirtualMachine", "vm").await.contains(&"FailedCreate".into()));
+        kubectl.delete(&format!("{VMS}/first"), "Background").await;
+        cluster.settle().await;
+        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        cluster.settle().await;
+        assert_eq!(word(kubectl, "vm").await, "Running");
+        assert_eq!(kubectl.get(&format!("{QUOTAS}/q")).await.unwrap()["status"]["used"]["pods"], "1");
+    });
+}
+
+#[test]
 fn a_deleted_machine_does_not_wait_for_claims_that_others_use() {
     on_a_cluster(async |cluster, kubectl| {
         furnish(kubectl).await;

@@ -157,10 +157,10 @@ fn a_machine_that_does_not_say_asks_for_its_memory_and_a_tenth_of_its_processors
         json!({"domain": {"cpu": {"cores": 2, "sockets": 2}, "memory": {"guest": "64Mi"}, "devices": {}}}),
     )
     .unwrap();
-    assert_eq!(Share::of(&plain), Share { cpu_milli: 400, memory_bytes: 64 << 20 });
+    assert_eq!(Demand::of(&plain).requested, Share { cpu_milli: 400, memory_bytes: 64 << 20 });
     let limited: VirtualMachineInstanceSpec = serde_json::from_value(
         json!({"domain": {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}, "devices": {}}}),
     )
     .unwrap();
-    assert_eq!(Share::of(&limited), Share { cpu_milli: 2000, memory_bytes: 1 << 30 });
+    assert_eq!(Demand::of(&limited).requested, Share { cpu_milli: 2000, memory_bytes: 1 << 30 });
 }

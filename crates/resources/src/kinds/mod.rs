@@ -12,12 +12,14 @@ pub mod ip_pool;
 pub mod key_pair;
 pub mod kube_virt;
 pub mod lease;
+pub mod limit_range;
 pub mod namespace;
 pub mod network_attachment_definition;
 pub mod node;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
 pub mod pod;
+pub mod resource_quota;
 pub mod role;
 pub mod role_binding;
 pub mod secret;
@@ -54,6 +56,8 @@ pub fn built_in() -> Vec<Kind> {
         persistent_volume_claim::kind(),
         persistent_volume::kind(),
         pod::kind(),
+        resource_quota::kind(),
+        limit_range::kind(),
         lease::kind(),
         role::kind(),
         role_binding::kind(),

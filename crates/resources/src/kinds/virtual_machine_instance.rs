@@ -5,6 +5,7 @@
 //! running machine is changed through its VirtualMachine.
 
 pub mod access_credential;
+pub mod demand;
 pub mod devices;
 pub mod domain;
 pub mod network;
