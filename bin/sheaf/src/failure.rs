@@ -40,6 +40,12 @@ pub enum Failure {
         "the key {path} is gone, and what it protects cannot be read without it: put it back from a backup, or start on an empty data directory"
     )]
     KeyMissing { path: PathBuf },
+    #[error("cannot write the audit log {path} (--audit-log names another, or is `off`)")]
+    AuditLog {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("cannot open the store")]
     Store(#[from] OpenError),
     #[error("cannot use the etcd")]

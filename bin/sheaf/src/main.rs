@@ -3,6 +3,7 @@
 mod admin_password;
 mod administrator;
 mod ask;
+mod audit;
 mod data_dir;
 mod deaths;
 mod down;

@@ -161,7 +161,7 @@ fn url(advertise: IpAddr, bound: &[SocketAddr]) -> String {
 mod tests {
     use std::{path::Path, time::Duration};
 
-    use sheaf_cli::{Listen, LogFormat};
+    use sheaf_cli::{AuditLevel, Listen, LogFormat};
 
     use super::*;
 
@@ -179,6 +179,8 @@ mod tests {
             data_dir: data_dir.to_owned(),
             listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false }],
             admin_password: None,
+            audit_log: None,
+            audit_level: AuditLevel::None,
             log_format: LogFormat::Text,
             hints: false,
         };

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::{
-    administrator, down,
+    administrator, audit, down,
     failure::Failure,
     keys, machines,
     node::Node,
@@ -41,6 +41,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
         keep_keys: Arc::new(keys::KeyFile(layout.encryption_keys())),
         vm_cidr: node.config.vm_cidr,
         agents: Arc::new(OverTls::new(node.certificates.agent_client_config())),
+        audit: audit::open(node)?,
         metric_sources: vec![Arc::new(move |text| of_machines.write(text))],
         threads: true,
     };
@@ -69,6 +70,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
     node.announce_ready();
     node.stop.cancelled().await;
     tasks.wait().await;
+    api.close_audit();
     tell_what_runs_on(&hypervisor);
     Ok(())
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     ApiServer, KUBERNETES_VERSION,
+    audit::Trail,
     authorization::{self, Decision},
     body, discovery,
     identity::{PeerCertificate, User, credentials},
@@ -62,10 +63,11 @@ impl ApiServer {
         let _in_flight = self.metrics.request_began();
         let (mut parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
-        let target = target(&parts.method, parts.uri.path(), &query);
+        let target = Arc::new(target(&parts.method, parts.uri.path(), &query));
         let labels = self.labels(&target);
-        let answer = self.answer(&mut parts, body, &query, &target, peer);
-        let long = match &target {
+        let mut trail = Trail::begin(&self.audit, &parts, &target, peer);
+        let answer = self.answer(&mut parts, body, &query, &target, peer, &mut trail);
+        let long = match &*target {
             Target::Resource(request) => request.verb == Verb::Watch,
             Target::Path(path) => virtual_machine_image::uploaded(path, &query).is_some(),
         };
@@ -78,7 +80,11 @@ impl ApiServer {
                 }
             },
         };
-        let response = answer.unwrap_or_else(|why| respond::error(&why));
+        let (response, error) = match answer {
+            Ok(response) => (response, None),
+            Err(why) => (respond::error(&why), Some(why)),
+        };
+        let response = trail.finish(self, response, error.as_ref()).await;
         let labels = RequestLabels { code: response.status().as_u16().into(), ..labels };
         self.metrics.request_ended(labels, began.elapsed());
         response
@@ -91,6 +97,7 @@ impl ApiServer {
         query: &Query,
         target: &Target,
         peer: &Peer,
+        trail: &mut Trail,
     ) -> Result<ApiResponse, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
@@ -106,7 +113,7 @@ impl ApiServer {
             let login = self.intake.take_login(body).await?;
             return self.public_login(parts, path, query, &login.body).await;
         }
-        let user = self.identify(parts, peer)?;
+        let user = self.identify(parts, peer, trail)?;
         if let Target::Path(path) = target
             && path == USERS
         {
@@ -114,38 +121,44 @@ impl ApiServer {
             if parts.method != Method::POST || user.name == crate::identity::ANONYMOUS {
                 return self.answer_users(parts, path, query, &Bytes::new(), &user).await;
             }
-            let taken = self.intake.take(body).await?;
+            let taken = self.intake.take(&user.name, body).await?;
             return self.answer_users(parts, path, query, &taken.body, &user).await;
         }
         match target {
             Target::Resource(request) if request.group == machines::GROUP => {
-                self.answer_machines(parts, body, query, request, &user, peer).await
+                self.answer_machines(parts, body, query, request, &user, trail).await
             }
             Target::Resource(request) => {
-                self.authorize_resource(&user, request, query)?;
-                if matches!(request.verb, Verb::Get | Verb::List | Verb::Watch) {
+                self.authorize_and_note(&user, request, query, trail)?;
+                if request.verb.only_reads() {
+                    let _seat = self.seat_for(&user, trail.in_process, request, query, 0).await?;
                     return self.answer_resource(parts, Bytes::new(), query, request, &user).await;
                 }
                 // Our own controllers are few and honest, and must not wait for those who are not.
-                if peer.identity.is_some() {
-                    let body = body::read(body, body::MAX_BODY).await?;
-                    return self.answer_resource(parts, body, query, request, &user).await;
-                }
-                let taken = self.intake.take(body).await?;
-                self.answer_resource(parts, taken.body.clone(), query, request, &user).await
+                let (body, _room) = match trail.in_process {
+                    true => (body::read(body, body::MAX_BODY).await?, None),
+                    false => {
+                        let taken = self.intake.take(&user.name, body).await?;
+                        (taken.body.clone(), Some(taken))
+                    }
+                };
+                trail.brought(&parts.headers, &body);
+                let _seat = self.seat_for(&user, trail.in_process, request, query, body.len()).await?;
+                self.answer_resource(parts, body, query, request, &user).await
             }
             Target::Path(path) => {
                 if let Some(image) = virtual_machine_image::uploaded(path, query) {
-                    return self.upload_image(parts, body, query, &image, &user).await;
+                    return self.upload_image(parts, body, query, &image, &user, trail).await;
                 }
-                self.authorize_path(&user, parts.method.as_str(), path)?;
+                self.authorize_path(&user, parts.method.as_str(), path, trail)?;
+                let _seat = self.seat_for_path(&user, path).await?;
                 self.answer_path(parts, query, path).await
             }
         }
     }
 
     /// Authenticates, and impersonates when that is asked for and allowed.
-    fn identify(&self, parts: &mut Parts, peer: &Peer) -> Result<Arc<User>, ApiError> {
+    fn identify(&self, parts: &mut Parts, peer: &Peer, trail: &mut Trail) -> Result<Arc<User>, ApiError> {
         let user = match &peer.identity {
             Some(user) => user.clone(),
             None => self.authenticator.authenticate(peer.certificate.as_deref(), &parts.headers).map_err(
@@ -160,15 +173,39 @@ impl ApiServer {
             parts.extensions.insert(credentials::Explicit);
         }
         credentials::strip(&mut parts.headers);
-        self.impersonate(user, &mut parts.headers)
+        trail.known(&user);
+        let user = self.impersonate(user, &mut parts.headers)?;
+        trail.acts_as(&user);
+        Ok(user)
     }
 
+    /// Whether somebody may do what they ask for; the audit has the answer.
+    pub(crate) fn authorize_and_note(
+        &self,
+        user: &User,
+        request: &ResourceRequest,
+        query: &Query,
+        trail: &mut Trail,
+    ) -> Result<(), ApiError> {
+        self.with_attributes(request, query, |attributes| self.must_be_allowed(user, attributes, Some(trail)))
+    }
+
+    /// Whether they may do something else that follows from it.
     pub(crate) fn authorize_resource(
         &self,
         user: &User,
         request: &ResourceRequest,
         query: &Query,
     ) -> Result<(), ApiError> {
+        self.with_attributes(request, query, |attributes| self.must_be_allowed(user, attributes, None))
+    }
+
+    fn with_attributes<T>(
+        &self,
+        request: &ResourceRequest,
+        query: &Query,
+        ask: impl FnOnce(&Attributes<'_>) -> T,
+    ) -> T {
         let verb = request.verb.as_str();
         let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()).unwrap_or_default();
         let attributes = Attributes {
@@ -184,20 +221,35 @@ impl ApiServer {
             },
             path: None,
         };
-        self.must_be_allowed(user, &attributes)
+        ask(&attributes)
     }
 
-    fn must_be_allowed(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
-        match self.authorizer.authorize(user, attributes) {
+    fn must_be_allowed(
+        &self,
+        user: &User,
+        attributes: &Attributes<'_>,
+        trail: Option<&mut Trail>,
+    ) -> Result<(), ApiError> {
+        let decision = self.authorizer.authorize(user, attributes);
+        if let Some(trail) = trail {
+            trail.decided(&decision);
+        }
+        match decision {
             Decision::Allow { .. } => Ok(()),
             Decision::Deny { reason } => Err(refused(authorization::forbidden(user, attributes, &reason))),
         }
     }
 
-    fn authorize_path(&self, user: &User, method: &str, path: &str) -> Result<(), ApiError> {
+    fn authorize_path(
+        &self,
+        user: &User,
+        method: &str,
+        path: &str,
+        trail: &mut Trail,
+    ) -> Result<(), ApiError> {
         let verb = method.to_ascii_lowercase();
         let attributes = Attributes { verb: &verb, path: Some(path), ..Attributes::default() };
-        self.must_be_allowed(user, &attributes)
+        self.must_be_allowed(user, &attributes, Some(trail))
     }
 
     async fn answer_resource(

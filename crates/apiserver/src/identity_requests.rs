@@ -46,7 +46,7 @@ impl ApiServer {
         let text = |field: &str| wish[field].as_str().unwrap_or_default().to_string();
         let user = self.users().login(&text("username"), &text("password")).await.map_err(login_failed)?;
         let token = TokenWish {
-            user_id: user.id,
+            user_id: user.id.clone(),
             ttl_millis: wish["ttl"]
                 .as_i64()
                 .filter(|ttl| *ttl > 0)
@@ -61,7 +61,9 @@ impl ApiServer {
             "userId": object["userId"], "token": bearer.as_str(), "ttl": object["ttl"],
             "expiresAt": object["expiresAt"], "mustChangePassword": user.must_change_password,
         });
-        Ok(respond::value(success::CREATED, negotiate::Format::Json, &answer))
+        let mut response = respond::value(success::CREATED, negotiate::Format::Json, &answer);
+        response.extensions_mut().insert(respond::SignedIn(user.id));
+        Ok(response)
     }
 
     /// `/v3/users?action=changepassword`: the current password and a new one. The session that asks goes on, all

@@ -36,6 +36,7 @@ async fn house() -> House {
         keep_keys: Arc::new(KeepNothing),
         vm_cidr: Cidr::DEFAULT_NETWORK,
         agents: Arc::new(crate::machines::agents::NoAgents),
+        audit: None,
         metric_sources: vec![],
         threads: false,
     };

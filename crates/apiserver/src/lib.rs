@@ -1,15 +1,17 @@
 //! The door: Kubernetes API machinery over a store, generic over kinds.
 //!
 //! ```text
-//!  request -> who? (identity) -> may they? (authorization) -> which kind? (registry)
+//!  request -> who? (identity) -> may they? (authorization) -> a seat (fairness) -> which kind? (registry)
 //!          -> read: cache, already encoded          (rest/get, list, watch)
 //!          -> write: decode, default, admit, validate, compare-and-swap (rest/...)
+//!          -> a line about it (audit)
 //! ```
 //!
 //! The only crate that writes the store. It holds no state of its own that matters: the cache is
 //! derived, and a second API server on the same store is as good as this one.
 
 pub mod admission;
+pub mod audit;
 pub mod authorization;
 pub mod body;
 pub mod bootstrap;
@@ -17,6 +19,7 @@ pub mod cache;
 pub mod discovery;
 pub mod dispatch;
 pub mod encryption;
+pub mod fairness;
 pub mod health;
 pub mod identity;
 pub mod intake;
@@ -76,6 +79,8 @@ pub struct ApiConfig {
     pub vm_cidr: Cidr,
     /// How the agents of nodes are reached.
     pub agents: Arc<dyn DialAgent>,
+    /// Where it is written down who did what; nowhere if `None`.
+    pub audit: Option<audit::Recording>,
     /// What is shown on `/metrics` beside the server's own numbers.
     pub metric_sources: Vec<MetricSource>,
     /// Whether slow work (password hashing, large bodies) may use threads; not in a simulation. Needs a runtime with
@@ -106,6 +111,8 @@ pub struct Inner {
     pub(crate) machines: admission::Machines,
     pub(crate) intake: intake::Intake,
     pub(crate) turns: quota::Turns,
+    pub(crate) fairness: fairness::Fairness,
+    pub(crate) audit: Arc<audit::Audit>,
     /// The way to the agents of nodes.
     pub(crate) nodes: Nodes,
     pub(crate) stopping: watch::Sender<bool>,
@@ -147,6 +154,8 @@ impl ApiServer {
             machines: admission::Machines::default(),
             intake: intake::Intake::default(),
             turns: quota::Turns::default(),
+            fairness: fairness::Fairness::new(cores(config.threads)),
+            audit: Arc::new(audit::Audit::new(config.audit.clone(), &world)),
             nodes: Nodes::new(config.agents.clone()),
             stopping: watch::Sender::new(false),
             key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),
@@ -171,6 +180,20 @@ impl ApiServer {
         self.stopping.send_replace(true);
     }
 
+    /// Writes the rest of the audit log. What is asked afterwards is not in it.
+    pub fn close_audit(&self) {
+        if let Some(log) = self.audit.log() {
+            log.close();
+        }
+    }
+
+    /// Blocks until the audit log has everything that was done so far.
+    pub fn flush_audit(&self) {
+        if let Some(log) = self.audit.log() {
+            log.flush();
+        }
+    }
+
     /// Does work that takes long for large `bytes`, without holding up those whose requests share the thread.
     pub(crate) fn heavy<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         const LARGE: usize = 64 * 1024;
@@ -189,6 +212,14 @@ impl ApiServer {
     pub fn users(&self) -> &LocalUsers {
         // Set in `build` before anyone has the server.
         self.users.get().expect("users are there once the server is built")
+    }
+}
+
+/// How many requests can be worked on at the same moment. The same number everywhere in a simulation.
+fn cores(threads: bool) -> usize {
+    match threads {
+        true => std::thread::available_parallelism().map_or(2, usize::from),
+        false => 2,
     }
 }
 

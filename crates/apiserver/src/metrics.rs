@@ -146,6 +146,8 @@ impl ApiServer {
     /// The page `/metrics`.
     pub(crate) fn metrics_page(&self) -> String {
         let mut text = self.metrics.render(self.cache.applied());
+        self.fairness.write_metrics(&mut text);
+        self.audit.write_metrics(&mut text);
         instances::write(&mut text, &self.cache);
         for source in &self.config.metric_sources {
             source(&mut text);

@@ -30,6 +30,10 @@ pub enum ApiBody {
 
 pub type ApiResponse = Response<ApiBody>;
 
+/// Left in the extensions of an answer: somebody signed in with it, and who.
+#[derive(Clone, Debug)]
+pub struct SignedIn(pub String);
+
 impl Body for ApiBody {
     type Data = Bytes;
     type Error = Infallible;

@@ -239,9 +239,8 @@ impl ApiError {
     }
 
     pub fn too_many_requests(message: impl Into<String>, wait: Duration) -> Self {
-        let mut error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
-        error.retry_after = Some(wait);
-        error
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            .retry_after(wait.as_secs().max(1))
     }
 
     pub fn unavailable(message: impl Into<String>) -> Self {

@@ -27,6 +27,7 @@ use tokio::{
 use self::multipart::Form;
 use crate::{
     ApiServer,
+    audit::Trail,
     cache::{Resource, place},
     identity::User,
     machines::agents,
@@ -92,6 +93,7 @@ impl ApiServer {
         query: &Query,
         image: &Uploaded<'_>,
         user: &User,
+        trail: &mut Trail,
     ) -> Result<ApiResponse, ApiError>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -106,7 +108,8 @@ impl ApiServer {
             namespace: image.namespace.into(),
             name: image.name.into(),
         };
-        self.authorize_resource(user, &request, query)?;
+        trail.about(&request);
+        self.authorize_and_note(user, &request, query, trail)?;
         if parts.method != Method::POST {
             return Err(ApiError::method_not_allowed());
         }

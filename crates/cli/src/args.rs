@@ -69,6 +69,12 @@ pub struct UpArgs {
     /// one, written to DIR/admin-password]
     #[arg(long, value_name = "FILE")]
     pub admin_password_file: Option<PathBuf>,
+    /// File that it is written to who did what through the API, or `off` [default: DIR/audit/audit.log]
+    #[arg(long, value_name = "FILE|off")]
+    pub audit_log: Option<PathBuf>,
+    /// How much the audit log says of a request: who and what, also what was sent, also what was answered
+    #[arg(long, value_enum, ignore_case = true, default_value_t = AuditLevel::Metadata)]
+    pub audit_level: AuditLevel,
     /// How log lines look on standard error; SHEAF_LOG chooses which (such as `debug`)
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -220,6 +226,20 @@ pub struct VersionArgs {
 #[derive(Debug, ClapArgs)]
 pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
+}
+
+/// In the original's spelling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AuditLevel {
+    #[value(name = "None")]
+    None,
+    #[default]
+    #[value(name = "Metadata")]
+    Metadata,
+    #[value(name = "Request")]
+    Request,
+    #[value(name = "RequestResponse")]
+    RequestResponse,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -16,7 +16,7 @@ use clap_complete::Shell;
 use sheaf_resources::kinds::ip_pool::Cidr;
 
 use crate::{
-    BadSetting, Host, LogFormat, OutputFormat, Secret, admin_password_file,
+    AuditLevel, BadSetting, Host, LogFormat, OutputFormat, Secret, admin_password_file,
     args::{
         Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, ImageCommand, InstallArgs, KubeconfigArgs,
         UpArgs, VmCommand,
@@ -58,6 +58,9 @@ pub struct UpConfig {
     pub vm_cidr: Cidr,
     /// For the first start only; an administrator who exists keeps the password they have.
     pub admin_password: Option<Secret>,
+    /// Where it is written to who did what; nowhere when there is none.
+    pub audit_log: Option<PathBuf>,
+    pub audit_level: AuditLevel,
     pub log_format: LogFormat,
     /// Where the objects are, when not in the data directory.
     pub etcd: Option<String>,
@@ -139,10 +142,13 @@ impl Config {
 
 fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
     let listen = listen(&args.listen)?;
+    let data_dir = data_dir(&args.data_dir)?;
     Ok(UpConfig {
         name: name(args.name, host)?,
         advertise: advertise(args.advertise.as_deref(), &listen, host)?,
-        data_dir: data_dir(&args.data_dir)?,
+        audit_log: audit_log(args.audit_log.as_deref(), args.audit_level, &data_dir)?,
+        audit_level: args.audit_level,
+        data_dir,
         listen,
         vm_cidr: vm_cidr(&args.vm_cidr)?,
         admin_password: args.admin_password_file.as_deref().map(admin_password_file::read).transpose()?,
@@ -274,6 +280,29 @@ fn vm_cidr(text: &str) -> Result<Cidr, BadSetting> {
         return Err(bad("its prefix is not between 8 and 29"));
     }
     Ok(cidr)
+}
+
+fn audit_log(
+    given: Option<&Path>,
+    level: AuditLevel,
+    data_dir: &Path,
+) -> Result<Option<PathBuf>, BadSetting> {
+    match given {
+        _ if level == AuditLevel::None => Ok(None),
+        None => Ok(Some(data_dir.join("audit/audit.log"))),
+        Some(path) if path == Path::new("off") => Ok(None),
+        Some(path) => {
+            let bad = |problem: &str| {
+                let fits = "off, or a file in a directory that is there, such as /var/log/sheaf-audit.log";
+                BadSetting::new("--audit-log", path.display(), problem, fits)
+            };
+            let path = std::path::absolute(path).map_err(|why| bad(&why.to_string()))?;
+            match path.is_dir() {
+                true => Err(bad("it is a directory")),
+                false => Ok(Some(path)),
+            }
+        }
+    }
 }
 
 fn data_dir(given: &Path) -> Result<PathBuf, BadSetting> {

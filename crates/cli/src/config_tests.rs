@@ -34,7 +34,21 @@ fn everything_has_a_default() {
     assert_eq!(config.vm_cidr, Cidr::DEFAULT_NETWORK);
     assert_eq!(config.vm_cidr.to_string(), DEFAULT_VM_CIDR);
     assert_eq!(config.admin_password, None);
+    assert_eq!(config.audit_log.as_deref(), Some(Path::new("/var/lib/sheaf/audit/audit.log")));
+    assert_eq!(config.audit_level, AuditLevel::Metadata);
     assert!(!config.hints);
+}
+
+#[test]
+fn the_audit_log_is_where_it_is_told_to_be_or_nowhere() {
+    let log = |args: &[&str]| parse(args).unwrap().audit_log;
+    assert_eq!(log(&["--data-dir", "/d"]), Some("/d/audit/audit.log".into()));
+    assert_eq!(log(&["--audit-log", "/var/log/a.log"]), Some("/var/log/a.log".into()));
+    assert_eq!(log(&["--audit-log", "off"]), None);
+    assert_eq!(log(&["--audit-level", "None"]), None);
+    let config = parse(&["--audit-level", "requestresponse"]).unwrap();
+    assert_eq!(config.audit_level, AuditLevel::RequestResponse);
+    assert_eq!(parse(&["--audit-log", "/"]).unwrap_err().setting, "--audit-log");
 }
 
 #[test]

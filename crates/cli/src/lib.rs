@@ -27,7 +27,7 @@ mod secret;
 mod terminal;
 pub mod version;
 
-pub use args::{Args, LogFormat, OutputFormat};
+pub use args::{Args, AuditLevel, LogFormat, OutputFormat};
 pub use bad_setting::BadSetting;
 pub use clap_complete::Shell;
 pub use client_config::{ConsoleConfig, DemoConfig, DemoImage, UploadConfig};

@@ -55,6 +55,7 @@ impl Cluster {
             keep_keys: Arc::new(KeepNothing),
             vm_cidr: Cidr::DEFAULT_NETWORK,
             agents,
+            audit: None,
             metric_sources: vec![],
             threads: false,
         };

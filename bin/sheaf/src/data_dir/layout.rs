@@ -8,6 +8,7 @@
 //!     store.mark, etcd.mark     which revisions were told to clients
 //!     admin-password            drawn at the first start
 //!     admin.kubeconfig
+//!     audit/                    who did what through the API, unless told otherwise
 //!     pki/                      ca, apiserver, admin: .crt and .key
 //!     keys/
 //!       service-account.pem     signs service-account tokens

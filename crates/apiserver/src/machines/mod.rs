@@ -34,8 +34,9 @@ use self::{
 };
 use crate::{
     ApiServer,
+    audit::Trail,
     cache::{Resource, place},
-    dispatch::{Peer, no_such_page},
+    dispatch::no_such_page,
     identity::User,
     negotiate,
     request::{Query, ResourceRequest},
@@ -119,7 +120,7 @@ impl ApiServer {
         query: &Query,
         request: &ResourceRequest,
         user: &Arc<User>,
-        peer: &Peer,
+        trail: &mut Trail,
     ) -> Result<ApiResponse, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
@@ -131,15 +132,22 @@ impl ApiServer {
         if let Some(answer) = open_to_everybody(parts, request)? {
             return Ok(answer);
         }
-        self.authorize_resource(user, &listing::as_authorized(request), query)?;
+        self.authorize_and_note(user, &listing::as_authorized(request), query, trail)?;
         let Some(asked) = listing::asked(request)? else { return Ok(no_such_page()) };
         let body = match asked {
-            Asked::Power(_) | Asked::Order(_) if peer.identity.is_some() => {
-                read(&crate::body::read(body, crate::body::MAX_BODY).await?)?
+            Asked::Power(_) | Asked::Order(_) if trail.in_process => {
+                crate::body::read(body, crate::body::MAX_BODY).await?
             }
-            Asked::Power(_) | Asked::Order(_) => read(&self.intake.take(body).await?.body)?,
-            Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => Value::Null,
-            Asked::Screenshot | Asked::History => Value::Null,
+            Asked::Power(_) | Asked::Order(_) => self.intake.take(&user.name, body).await?.body,
+            Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => Bytes::new(),
+            Asked::Screenshot | Asked::History => Bytes::new(),
+        };
+        trail.brought(&parts.headers, &body);
+        let body = read(&body)?;
+        // All else is for the agent to do, and whoever asks waits for it.
+        let _seat = match asked {
+            Asked::Power(_) => self.seat_for(user, trail.in_process, request, query, 0).await?,
+            _ => None,
         };
         let call =
             MachineCall { parts, query, namespace: &request.namespace, name: &request.name, user, body };

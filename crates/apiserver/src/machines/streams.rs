@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     ApiServer,
+    audit::UntilEnd,
     identity::credentials::Explicit,
     respond::{self, ApiResponse},
     status::{ApiError, success},
@@ -63,14 +64,16 @@ impl ApiServer {
         let agent = self.stream_from_agent(&Place::of(instance)?, &what).await?;
 
         let stopping = self.stopping.subscribe();
+        let (until_end, ending) = UntilEnd::new();
         tokio::spawn(async move {
             match upgrade.await {
                 Ok(client) => websocket::bridge(TokioIo::new(client), agent, framing, stopping).await,
                 Err(why) => tracing::debug!(%why, "a client left before its stream began"),
             }
-            drop(permit);
+            drop((permit, ending));
         });
         let mut response = respond::nothing(success::HANDED_OVER);
+        response.extensions_mut().insert(until_end);
         let answer = response.headers_mut();
         answer.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         answer.insert(header::UPGRADE, HeaderValue::from_static("websocket"));

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, BodyStream, Full};
 use serde_json::{Value, json};
 use sheaf_apiserver::{
     ApiConfig, ApiServer,
+    audit::Recording,
     dispatch::Peer,
     encryption::{KeepKeys, KeepNothing, KeyRing},
     identity::{MASTERS, SigningKeys, User, generate_key_pem},
@@ -71,7 +72,7 @@ impl House {
         let keys = generate_key_pem(&world.chance).unwrap();
         let ring = KeyRing::generate(&world);
         let (keep, agents) = (Arc::new(KeepNothing), Arc::new(NoAgents));
-        Self::made(store, world, keys.as_bytes(), ring, keep, vm_cidr, agents).await
+        Self::made(store, world, keys.as_bytes(), ring, keep, vm_cidr, agents, None).await
     }
 
     /// A server that reaches nodes through `agents`.
@@ -84,7 +85,17 @@ impl House {
         let keys = generate_key_pem(&world.chance).unwrap();
         let ring = KeyRing::generate(&world);
         let keep = Arc::new(KeepNothing);
-        Self::made(store, world, keys.as_bytes(), ring, keep, Cidr::DEFAULT_NETWORK, agents).await
+        Self::made(store, world, keys.as_bytes(), ring, keep, Cidr::DEFAULT_NETWORK, agents, None).await
+    }
+
+    /// A server that writes down what is done.
+    pub async fn audited(audit: Recording) -> Self {
+        let world = World::seeded(1);
+        let keys = generate_key_pem(&world.chance).unwrap();
+        let ring = KeyRing::generate(&world);
+        let (store, keep) = (Arc::new(embedded::in_memory().unwrap()), Arc::new(KeepNothing));
+        let (cidr, agents) = (Cidr::DEFAULT_NETWORK, Arc::new(NoAgents));
+        Self::made(store, world, keys.as_bytes(), ring, keep, cidr, agents, Some(audit)).await
     }
 
     pub async fn with_keys(
@@ -95,9 +106,10 @@ impl House {
         keep_keys: Arc<dyn KeepKeys>,
     ) -> Self {
         let (cidr, agents) = (Cidr::DEFAULT_NETWORK, Arc::new(NoAgents));
-        Self::made(store, world, signing, ring, keep_keys, cidr, agents).await
+        Self::made(store, world, signing, ring, keep_keys, cidr, agents, None).await
     }
 
+    #[allow(clippy::too_many_arguments, reason = "each of them is something that a test wants otherwise")]
     async fn made(
         store: Arc<dyn Store>,
         world: World,
@@ -106,6 +118,7 @@ impl House {
         keep_keys: Arc<dyn KeepKeys>,
         vm_cidr: Cidr,
         agents: Arc<dyn DialAgent>,
+        audit: Option<Recording>,
     ) -> Self {
         let config = ApiConfig {
             address: "127.0.0.1:6443".into(),
@@ -116,6 +129,7 @@ impl House {
             keep_keys,
             vm_cidr,
             agents,
+            audit,
             metric_sources: vec![Arc::new(|text| text.push_str("of_somebody_else 1\n"))],
             threads: false,
         };

@@ -1,0 +1,113 @@
+//! Addresses: of requests, and in objects. What may stand in a query is what is known to; a token in one is common.
+
+use http::Uri;
+
+use super::REDACTED;
+
+/// Longer addresses are cut.
+const LONGEST: usize = 4096;
+const CUT: &str = "...TRUNCATED";
+
+/// What clients of this API ask with, and none of it secret.
+const HARMLESS: &[&str] = &[
+    "action",
+    "allowWatchBookmarks",
+    "container",
+    "continue",
+    "dryRun",
+    "exclude",
+    "fieldManager",
+    "fieldSelector",
+    "fieldValidation",
+    "follow",
+    "force",
+    "gracePeriodSeconds",
+    "hash",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "includeObject",
+    "labelSelector",
+    "limit",
+    "limitBytes",
+    "link",
+    "orphanDependents",
+    "preserveSession",
+    "pretty",
+    "previous",
+    "propagationPolicy",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "sinceSeconds",
+    "sinceTime",
+    "size",
+    "tailLines",
+    "timeout",
+    "timeoutSeconds",
+    "timestamps",
+    "verbose",
+    "watch",
+];
+
+/// The address of a request as it was sent, with every parameter that is not known to be harmless hidden.
+pub fn shown_uri(uri: &Uri) -> String {
+    let mut shown = uri.path().to_owned();
+    if let Some(query) = uri.query() {
+        for (n, pair) in query.split('&').enumerate() {
+            shown.push(if n == 0 { '?' } else { '&' });
+            let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+            shown.push_str(if name.is_empty() || HARMLESS.contains(&name) { pair } else { REDACTED });
+        }
+    }
+    if shown.len() > LONGEST {
+        let mut end = LONGEST;
+        while !shown.is_char_boundary(end) {
+            end -= 1;
+        }
+        shown.truncate(end);
+        shown.push_str(CUT);
+    }
+    shown
+}
+
+/// An address in an object, without who may enter and with what.
+pub fn shown_url(url: &str) -> String {
+    let (before, rest) = url.split_once("://").unwrap_or(("", url));
+    let path_at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let host_at = rest[..path_at].rfind('@').map_or(0, |at| at + 1);
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let scheme = if before.is_empty() { String::new() } else { format!("{before}://") };
+    format!("{scheme}{}", &rest[host_at..end.max(host_at)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_shows_what_is_known_to_be_harmless_and_nothing_else() {
+        let shown = |uri: &str| shown_uri(&uri.parse().unwrap());
+        assert_eq!(
+            shown("/api/v1/pods?watch=1&labelSelector=a%3Db"),
+            "/api/v1/pods?watch=1&labelSelector=a%3Db"
+        );
+        assert_eq!(shown("/x?token=hunter2&limit=5"), "/x?redacted&limit=5");
+        assert_eq!(shown("/x?hunter2"), "/x?redacted");
+        assert_eq!(shown("/x?%77atch=hunter2"), "/x?redacted");
+        assert!(shown(&format!("/{}", "a".repeat(10_000))).len() < 5000);
+    }
+
+    #[test]
+    fn an_address_shows_neither_user_nor_query() {
+        assert_eq!(shown_url("https://jo:hunter2@host:1/a.img?sig=x#y"), "https://host:1/a.img");
+        assert_eq!(shown_url("https://host/a@b"), "https://host/a@b");
+        assert_eq!(shown_url("host?x"), "host");
+        assert_eq!(shown_url(""), "");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_address_makes_it_panic(url in ".{0,60}") {
+            let _ = shown_url(&url);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Seats, and one queue of those who wait for them per identity.
+//!
+//! ```text
+//!            is a seat free, and does nobody wait?
+//!   request ----------------------------------------> seated --> answered
+//!      | no                                             ^
+//!      v                                                | whoever holds the fewest seats; among equals, in turn
+//!    waits, behind its own identity's requests only ----+
+//!      |
+//!      v its queue is full, or it has waited for too long
+//!    refused
+//! ```
+//!
+//! - Nobody who is alone is held up: all seats are theirs.
+//! - A request that needs several seats is not overtaken for ever: nobody behind it in the order is seated before it.
+//! - A request whose sender leaves, or whose handling panics, leaves its queue and its seats by being dropped.
+//!
+//! Deliberately absent: taking a seat away from who has it. Nothing survives a restart, nor should it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::oneshot, time::timeout};
+
+/// How long a request may wait for its seats: a quarter of the time it has altogether, as in the original.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// How many requests of one identity may wait.
+const MOST_OF_ONE: usize = 256;
+/// How many may wait altogether, but for one of each identity.
+const MOST: usize = 4096;
+
+/// Why a request was not seated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseated {
+    /// So many wait already that waiting has no prospect.
+    Full,
+    /// It waited for [`PATIENCE`].
+    Late,
+}
+
+/// Seats that several identities share.
+#[derive(Debug)]
+pub struct Queues {
+    seats: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    free: usize,
+    /// Those who hold seats or wait for some, by name.
+    flows: BTreeMap<String, Flow>,
+    /// Counts who was seated, so that turns can be told.
+    turn: u64,
+    ticket: u64,
+    tally: Tally,
+}
+
+/// What can be counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests that have their seats.
+    pub seated: usize,
+    /// Seats that are taken.
+    pub taken: usize,
+    pub waiting: usize,
+    /// Requests that were seated, ever.
+    pub dispatched: u64,
+    pub full: u64,
+    pub late: u64,
+    /// Requests whose sender left while they waited.
+    pub left: u64,
+}
+
+/// What one identity has.
+#[derive(Debug, Default)]
+struct Flow {
+    held: usize,
+    /// When it was last seated, in turns.
+    last: u64,
+    queue: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    width: usize,
+    call: oneshot::Sender<()>,
+}
+
+/// Seats of one request, until it is dropped.
+#[derive(Debug)]
+pub struct Seat {
+    queues: Arc<Queues>,
+    who: Arc<str>,
+    width: usize,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.queues.give_back(&self.who, self.width);
+    }
+}
+
+impl Queues {
+    pub fn new(seats: usize) -> Arc<Self> {
+        let state = State { free: seats, ..State::default() };
+        Arc::new(Queues { seats, state: Mutex::new(state) })
+    }
+
+    pub fn seats(&self) -> usize {
+        self.seats
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.state.lock().tally
+    }
+
+    /// Waits for `width` seats, in the queue of `who`.
+    pub async fn take(self: &Arc<Self>, who: &str, width: usize) -> Result<Seat, Unseated> {
+        // More than there are would be waited for in vain.
+        let width = width.clamp(1, self.seats);
+        let (ticket, called) = {
+            let mut state = self.state.lock();
+            if state.tally.waiting == 0 && state.free >= width {
+                state.seat(who, width);
+                return Ok(Seat { queues: self.clone(), who: who.into(), width });
+            }
+            let waiting = state.flows.get(who).map_or(0, |flow| flow.queue.len());
+            // The fuller it is, the fewer may be of one; the first of a newcomer finds a place all the same.
+            let most = MOST_OF_ONE.min(MOST.saturating_sub(state.tally.waiting)).max(1);
+            if waiting >= most || state.tally.waiting >= 2 * MOST {
+                state.tally.full += 1;
+                return Err(Unseated::Full);
+            }
+            let waiter = state.enqueue(who, width);
+            // Where only a wide request waits, a narrow one of somebody who holds less may still go first.
+            state.call_next();
+            waiter
+        };
+        let mut place = Place { queues: self, who, ticket, width, is_settled: false };
+        let called = timeout(PATIENCE, called).await.is_ok();
+        place.is_settled = true;
+        if !called && self.state.lock().leave(who, ticket, |tally| tally.late += 1) {
+            return Err(Unseated::Late);
+        }
+        Ok(Seat { queues: self.clone(), who: who.into(), width })
+    }
+
+    fn give_back(&self, who: &str, width: usize) {
+        let mut state = self.state.lock();
+        state.free += width;
+        state.tally.taken -= width;
+        state.tally.seated -= 1;
+        if let Some(flow) = state.flows.get_mut(who) {
+            flow.held -= width;
+            if flow.held == 0 && flow.queue.is_empty() {
+                state.flows.remove(who);
+            }
+        }
+        state.call_next();
+    }
+}
+
+impl State {
+    fn seat(&mut self, who: &str, width: usize) {
+        self.free -= width;
+        self.turn += 1;
+        self.tally.taken += width;
+        self.tally.seated += 1;
+        self.tally.dispatched += 1;
+        let flow = match self.flows.get_mut(who) {
+            Some(flow) => flow,
+            None => self.flows.entry(who.to_owned()).or_default(),
+        };
+        flow.held += width;
+        flow.last = self.turn;
+    }
+
+    fn enqueue(&mut self, who: &str, width: usize) -> (u64, oneshot::Receiver<()>) {
+        let (call, called) = oneshot::channel();
+        self.ticket += 1;
+        self.tally.waiting += 1;
+        let flow = self.flows.entry(who.to_owned()).or_default();
+        flow.queue.push_back(Waiter { ticket: self.ticket, width, call });
+        (self.ticket, called)
+    }
+
+    /// Seats whoever is next, for as long as there is room.
+    fn call_next(&mut self) {
+        while self.tally.waiting > 0 {
+            let waiting = self.flows.iter().filter(|(_, flow)| !flow.queue.is_empty());
+            let Some((who, flow)) = waiting.min_by_key(|(_, flow)| (flow.held, flow.last)) else { return };
+            if flow.queue.front().is_none_or(|first| first.width > self.free) {
+                return;
+            }
+            let who = who.clone();
+            let first = self.flows.get_mut(&who).and_then(|flow| flow.queue.pop_front());
+            let Some(first) = first else { return };
+            self.tally.waiting -= 1;
+            self.seat(&who, first.width);
+            // One who has just left gives the seats back when it is dropped.
+            let _ = first.call.send(());
+        }
+    }
+
+    /// Takes a request out of its queue; false when it has been seated already.
+    fn leave(&mut self, who: &str, ticket: u64, count: impl FnOnce(&mut Tally)) -> bool {
+        let Some(flow) = self.flows.get_mut(who) else { return false };
+        let Some(at) = flow.queue.iter().position(|waiter| waiter.ticket == ticket) else { return false };
+        flow.queue.remove(at);
+        if flow.held == 0 && flow.queue.is_empty() {
+            self.flows.remove(who);
+        }
+        self.tally.waiting -= 1;
+        count(&mut self.tally);
+        // It may have been what the others waited behind.
+        self.call_next();
+        true
+    }
+}
+
+/// A place in a queue, given up when its request is dropped while it waits.
+struct Place<'a> {
+    queues: &'a Queues,
+    who: &'a str,
+    ticket: u64,
+    width: usize,
+    is_settled: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        let left = self.queues.state.lock().leave(self.who, self.ticket, |tally| tally.left += 1);
+        if !left {
+            self.queues.give_back(self.who, self.width);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "queues_tests.rs"]
+mod tests;
