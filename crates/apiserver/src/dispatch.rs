@@ -151,7 +151,7 @@ impl ApiServer {
                     return self.upload_image(parts, body, query, &image, &user, trail).await;
                 }
                 self.authorize_path(&user, parts.method.as_str(), path, trail)?;
-                let _seat = self.seat_for_path(&user, path).await?;
+                let _seat = self.seat_for_path(&user, trail.in_process, path).await?;
                 self.answer_path(parts, query, path).await
             }
         }

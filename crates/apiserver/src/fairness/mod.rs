@@ -62,14 +62,22 @@ pub enum Level {
 impl Level {
     /// Of a request for objects. `in_process` is whether it comes from inside this process.
     pub fn of(user: &User, in_process: bool, request: &ResourceRequest) -> Self {
-        let of_the_cluster = user.is_of_the_cluster() || user.node_name().is_some();
         let renews = matches!(request.verb, Verb::Get | Verb::Create | Verb::Update | Verb::Patch);
-        match of_the_cluster {
-            true if in_process => Level::Exempt,
-            true => Level::System,
-            false if request.group == "coordination.k8s.io" && request.resource == "leases" && renews => {
+        match Level::of_user(user, in_process) {
+            Level::GlobalDefault
+                if renews && request.group == "coordination.k8s.io" && request.resource == "leases" =>
+            {
                 Level::LeaderElection
             }
+            level => level,
+        }
+    }
+
+    /// By who asks alone.
+    fn of_user(user: &User, in_process: bool) -> Self {
+        match user.is_of_the_cluster() || user.node_name().is_some() {
+            true if in_process => Level::Exempt,
+            true => Level::System,
             false => Level::GlobalDefault,
         }
     }
@@ -159,13 +167,19 @@ impl ApiServer {
     }
 
     /// Seats for a request for something else than objects.
-    pub(crate) async fn seat_for_path(&self, user: &User, path: &str) -> Result<Option<Seat>, ApiError> {
+    pub(crate) async fn seat_for_path(
+        &self,
+        user: &User,
+        in_process: bool,
+        path: &str,
+    ) -> Result<Option<Seat>, ApiError> {
         let first = path.split('/').nth(1).unwrap_or_default();
+        let level = Level::of_user(user, in_process);
         let (level, width) = match first {
             "healthz" | "livez" | "readyz" => (Level::Exempt, 1),
             // These documents describe everything that is served, and may have to be written first.
-            "openapi" => (Level::GlobalDefault, WIDEST),
-            _ => (Level::GlobalDefault, 1),
+            "openapi" => (level, WIDEST),
+            _ => (level, 1),
         };
         self.fairness.seat(level, user, width).await
     }

@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod applying;
+mod audit_log;
+mod audited_secrets;
+mod auditing;
 mod bootstrap;
 mod custom_resources;
 mod deleting;
+mod fairness;
 mod house;
 mod image_use;
 mod in_use;
