@@ -155,9 +155,8 @@ impl Trail {
         response.headers_mut().insert(AUDIT_ID, self.id.clone());
         self.signed_in = response.extensions_mut().remove();
         let is_turned_away = error.is_some_and(|why| matches!(why.reason(), "Unauthorized" | "Forbidden"));
-        let who = self.impersonated.as_deref().or(self.user.as_deref());
         let Some(recording) = self.audit.recording.clone() else { return self.over(response) };
-        if !is_turned_away && policy::is_left_out(&self.target, who) {
+        if !is_turned_away && self.is_left_out() {
             return self.over(response);
         }
         self.outcome = Some(match error {
@@ -188,6 +187,11 @@ impl Trail {
         });
         recording.log.put(&line).await;
         self.over(response)
+    }
+
+    /// Who acts as one of the cluster's hands is none.
+    fn is_left_out(&self) -> bool {
+        self.impersonated.is_none() && policy::is_left_out(&self.target, self.user.as_deref())
     }
 
     fn over(mut self, response: ApiResponse) -> ApiResponse {
@@ -333,8 +337,7 @@ impl Drop for Trail {
         }
         let Some(recording) = self.audit.recording.clone() else { return };
         let is_panic = std::thread::panicking();
-        let who = self.impersonated.as_deref().or(self.user.as_deref());
-        if !is_panic && policy::is_left_out(&self.target, who) {
+        if !is_panic && self.is_left_out() {
             return;
         }
         if is_panic {

@@ -178,6 +178,10 @@ async fn what_the_cluster_does_all_day_is_not_in_it() {
     let map = json!({"metadata": {"name": "m"}}).to_string();
     let written = log.ask(&own, Method::POST, MAPS, &[JSON], map).await;
     assert_eq!(log.events_of(&written.id).len(), 1);
+    // Nobody hides behind its name.
+    let as_own = [("impersonate-user", "system:sheaf:controllers"), ("impersonate-group", MASTERS)];
+    let hidden = log.ask(&root(), Method::GET, MAPS, &as_own, "").await;
+    assert_eq!((hidden.code, log.events_of(&hidden.id).len()), (200, 1));
 }
 
 #[tokio::test(start_paused = true)]

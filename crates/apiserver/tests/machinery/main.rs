@@ -7,6 +7,7 @@ mod audit_log;
 mod audited_secrets;
 mod auditing;
 mod bootstrap;
+mod cost;
 mod custom_resources;
 mod deleting;
 mod fairness;
