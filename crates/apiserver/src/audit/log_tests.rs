@@ -37,7 +37,7 @@ impl Drop for Dir {
 }
 
 fn clock() -> Clock {
-    World::real().clock
+    World::seeded(1).clock
 }
 
 #[tokio::test]
@@ -132,8 +132,8 @@ async fn a_disk_that_takes_nothing_is_counted_and_stops_nobody() {
         room: Notify::new(),
         capacity: PENDING,
     });
-    let of_thread = shared.clone();
-    let writer = thread::spawn(move || of_thread.write(files, &clock()));
+    let (of_thread, clock) = (shared.clone(), clock());
+    let writer = thread::spawn(move || of_thread.write(files, &clock));
     let log = Log { shared, writer: Mutex::new(Some(writer)) };
     log.put(b"one\n").await;
     log.flush();

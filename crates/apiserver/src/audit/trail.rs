@@ -37,6 +37,7 @@ const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const LONGEST_ID: usize = 64;
 const LONGEST_AGENT: usize = 1024;
 const MOST_ADDRESSES: usize = 16;
+const LONGEST_LINE: usize = 1 << 20;
 
 /// One request, as far as it is known.
 pub struct Trail {
@@ -243,11 +244,20 @@ impl Trail {
 
     /// `name` is that of an object that had none before.
     fn line_of(&self, stage: Stage, answered: Shown, name: Option<&str>) -> Vec<u8> {
-        let Some(level) = self.level() else { return Vec::new() };
         let sent = match (&self.sent, self.request()) {
             (Some(bytes), Some(request)) => redaction::sent(request, &self.media, bytes),
             (Some(_), None) | (None, _) => Shown::Nothing,
         };
+        let line = self.line_with(stage, sent, answered, name);
+        // A small body in YAML may be a large one in JSON.
+        match line.len() > LONGEST_LINE {
+            true => self.line_with(stage, Shown::TooLarge, Shown::TooLarge, name),
+            false => line,
+        }
+    }
+
+    fn line_with(&self, stage: Stage, sent: Shown, answered: Shown, name: Option<&str>) -> Vec<u8> {
+        let Some(level) = self.level() else { return Vec::new() };
         let mut annotations: Vec<(&str, &str)> = Vec::with_capacity(4);
         match &self.decision {
             Some(Decision::Allow { reason }) => {

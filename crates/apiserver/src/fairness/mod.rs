@@ -36,12 +36,10 @@ use crate::{
     status::ApiError,
 };
 
-/// Seats of everybody, for each processor.
+/// Seats of everybody, and of nodes, for each processor.
 const SEATS_PER_CORE: usize = 64;
 /// A request takes so many at most: two such requests for each processor keep it busy.
 const WIDEST: usize = SEATS_PER_CORE / 2;
-/// Seats of nodes.
-const SYSTEM_SEATS: usize = 64;
 /// Seats of those who renew leases.
 const ELECTION_SEATS: usize = 16;
 /// As many listed objects are a seat's worth of work.
@@ -95,10 +93,12 @@ pub struct Fairness {
 impl Fairness {
     /// For a host with so many processors.
     pub fn new(cores: usize) -> Self {
+        let seats = SEATS_PER_CORE * cores.clamp(2, 64);
         Fairness {
-            system: Queues::new(SYSTEM_SEATS),
+            // Hundreds of nodes may come back at once, each to list what is its own.
+            system: Queues::new(seats),
             elections: Queues::new(ELECTION_SEATS),
-            everybody: Queues::new(SEATS_PER_CORE * cores.clamp(2, 64)),
+            everybody: Queues::new(seats),
             exempted: AtomicU64::new(0),
         }
     }

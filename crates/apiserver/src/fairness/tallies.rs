@@ -4,8 +4,10 @@ use std::{fmt::Write, sync::atomic::Ordering};
 
 use super::{Fairness, queues::Tally};
 
-/// A family: its name, what it is, its type, and what a level says of it.
-type Family = (&'static str, &'static str, &'static str, fn(&Tally) -> u64);
+/// What a level says of something.
+type Number = fn(&Tally) -> u64;
+/// A family: its name, what it is, its type, and its numbers.
+type Family = (&'static str, &'static str, &'static str, Number);
 
 const FAMILIES: &[Family] = &[
     ("current_executing_requests", "Requests that are being worked on", "gauge", |t| t.seated as u64),
@@ -15,7 +17,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Why requests were not worked on, in the original's words.
-const REASONS: &[(&str, fn(&Tally) -> u64)] =
+const REASONS: &[(&str, Number)] =
     &[("queue-full", |t| t.full), ("time-out", |t| t.late), ("cancelled", |t| t.left)];
 
 impl Fairness {
