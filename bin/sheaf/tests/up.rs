@@ -85,6 +85,45 @@ fn hints_tell_where_things_are_and_what_to_type() {
 }
 
 #[test]
+fn what_is_done_is_in_the_audit_log_which_only_its_owner_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Running::start(dir.path(), &[]);
+    // By then the node has told the cluster of itself, and controllers have made what every namespace has.
+    let log = dir.path().join("audit/audit.log");
+    for _ in 0..100 {
+        if fs::metadata(&log).is_ok_and(|found| found.len() > 0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(node.stop().0.success());
+    assert_eq!((mode(&log), mode(&dir.path().join("audit"))), (0o600, 0o700));
+    let text = fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!lines.is_empty());
+    assert!(lines.iter().all(|line| line["apiVersion"] == "audit.k8s.io/v1" && line["level"] == "Metadata"));
+
+    let without = tempfile::tempdir().unwrap();
+    Running::start(without.path(), &["--audit-log", "off"]).stop();
+    assert!(!without.path().join("audit").exists());
+    let path = dir.path().join("missing/audit.log");
+    let data_dir = without.path().join("node");
+    let refused = sheaf(&[
+        "up",
+        "--name",
+        "n1",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        data_dir.to_str().unwrap(),
+        "--audit-log",
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("cannot write the audit log"), "{}", refused.stderr);
+}
+
+#[test]
 fn the_kubeconfig_leads_to_the_node_and_only_its_owner_may_read_it() {
     let dir = tempfile::tempdir().unwrap();
     let node = Running::start(dir.path(), &[]);
