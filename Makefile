@@ -9,7 +9,7 @@ DATA_DIR ?= $(CURDIR)/data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-peer build bench lint soak clean
+.PHONY: help run test test-peer build bench bench-peer lint soak clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ build: ## Build the release binary, target/release/sheaf
 bench: build ## Measure speed and memory; the table also goes to bench/results/
 	@scripts/install-packages test
 	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --package sheaf-tests --bench api --bench machines
+
+bench-peer: build ## Measure the original API server and Sheaf side by side; the table also goes to bench/results/
+	@scripts/install-packages build test
+	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache scripts/bench-peer
 
 lint: ## Check formatting, lints and, with cargo-deny, the dependencies' licences
 	@scripts/install-packages build
