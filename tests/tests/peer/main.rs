@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod client_go;
+mod controllers;
 mod kube_rs;
 mod python_client;
 
