@@ -1,6 +1,6 @@
 //! The program on client-go, see `tests/clients/client-go`.
 //!
-//! Left out is `owners`, which is about what controllers do.
+//! `owners`, which is about what controllers do, is told in [`controllers`](crate::controllers).
 
 use sheaf_tests::{original::Original, program::Program};
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sheaf_controllers::Settings;
 use sheaf_resources::{kinds::virtual_machine, rbac};
 use sheaf_testbed::{Cluster, in_virtual_time, kubectl::Kubectl, simulated_node::*};
-use sheaf_tests::original::Original;
+use sheaf_tests::{original::Original, program::Program};
 use sheaf_world::World;
 use tokio::time::sleep;
 
@@ -61,7 +61,18 @@ fn controllers_lead_a_machine_through_life_as_they_do_on_sheaf() {
     assert_eq!(made.1["VirtualMachine vm"]["status"]["printableStatus"], "Stopped");
     assert_eq!(running.1["VirtualMachineInstance vm"]["status"]["phase"], "Running");
     assert!(!stopped.1.contains_key("VirtualMachineInstance vm"));
-    assert_eq!(deleted.1.keys().collect::<Vec<_>>(), ["IPPool default"]);
+    assert_eq!(deleted.1.keys().collect::<Vec<_>>(), ["Events", "IPPool default"]);
+}
+
+/// Theirs are in a program that does not run here; Sheaf's do their work.
+#[test]
+#[ignore = "needs the original: make test-peer builds it"]
+fn what_is_owned_goes_with_its_owner_when_sheafs_controllers_see_to_it() {
+    let original = Original::start();
+    hosting(&original, async |_| {
+        let client = Program::of_admin("client-go", "SHEAF_CLIENT_GO", &original, "owners");
+        tokio::task::spawn_blocking(move || client.says(&["owners"])).await.unwrap();
+    });
 }
 
 /// A machine as Sheaf's admission has it made, with the finalizer that it puts on when one is deleted.
@@ -78,7 +89,12 @@ async fn admitted(kubectl: &Kubectl) -> Value {
 
 fn on_the_original(vm: &Value) -> Vec<(&'static str, Snapshot)> {
     let original = Original::start();
-    define_our_kinds(&original);
+    hosting(&original, async |kubectl| life(&kubectl, vm, async || settle(&kubectl).await).await)
+}
+
+/// Tells a story while Sheaf's controllers run on the original.
+fn hosting<T>(original: &Original, story: impl AsyncFnOnce(Kubectl) -> T) -> T {
+    define_our_kinds(original);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let kubeconfig = fs::read_to_string(original.admin_kubeconfig()).unwrap();
@@ -92,7 +108,7 @@ fn on_the_original(vm: &Value) -> Vec<(&'static str, Snapshot)> {
         };
         let controllers = sheaf_controllers::build(client, World::real(), settings);
         let running = tokio::spawn(controllers.run(std::future::pending()));
-        let told = life(&kubectl, vm, async || settle(&kubectl).await).await;
+        let told = story(kubectl).await;
         running.abort();
         told
     })
@@ -186,14 +202,17 @@ impl Names {
                 found.push((kind.clone(), object.clone()));
             }
         }
-        found
+        let events = items(kubectl, EVENTS).await;
+        let mut snapshot: Snapshot = found
             .into_iter()
             .map(|(kind, object)| {
                 let mut object = self.named(&object);
                 without_what_differs(&mut object);
                 (format!("{kind} {}", object["metadata"]["name"].as_str().unwrap()), object)
             })
-            .collect()
+            .collect();
+        snapshot.insert("Events".into(), self.named(&summary(&events)));
+        snapshot
     }
 
     fn named(&self, object: &Value) -> Value {
@@ -203,6 +222,19 @@ impl Names {
         }
         serde_json::from_str(&text).unwrap()
     }
+}
+
+/// What was told, and of whom, in an order of its own: their names are drawn.
+fn summary(events: &[Value]) -> Value {
+    let mut told: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let about = &event["involvedObject"];
+            format!("{} {}: {} {}", about["kind"], about["name"], event["reason"], event["message"])
+        })
+        .collect();
+    told.sort();
+    told.into()
 }
 
 fn without_what_differs(object: &mut Value) {

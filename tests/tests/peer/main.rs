@@ -1,8 +1,8 @@
 //! The original, asked what Sheaf is asked: what the programs on its own libraries find to be so of Sheaf must be so of
 //! it, or they would hold Sheaf to something of their own making.
 //!
-//! kube-apiserver runs alone, without the controllers that its makers have in another program. What needs those is not
-//! asked here. Where a story does not hold of both servers, how they differ is said beside it.
+//! kube-apiserver runs alone, without the controllers that its makers have in another program; what needs some is asked while
+//! Sheaf's run on it. Where a story does not hold of both servers, how they differ is said beside it.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
