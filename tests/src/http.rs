@@ -51,6 +51,11 @@ impl Credentials {
         self
     }
 
+    /// Whom to trust and who to be, for who speaks TLS by other means.
+    pub fn tls(&self) -> Arc<ClientConfig> {
+        self.config.clone()
+    }
+
     pub fn connect(&self, server: &impl Server) -> Connection {
         self.connect_to(server.address()).unwrap()
     }

@@ -52,11 +52,13 @@ fn method(size: &Size, rounds: usize) -> String {
          next one starts; both that need one have an {} of their own, one member, with its defaults and its syncs. The \
          original is {} with its defaults, RBAC, a certificate for its only user, and no other program of Kubernetes \
          beside it. Clients are threads of the benchmark, each with a TLS connection of its own, HTTP/1.1 and JSON both \
-         ways, and share the cores with what is measured. Objects are ConfigMaps of 2 KB.\n\n\
+         ways, and share the cores with what is measured; watchers are all read by one thread, so that waking them is \
+         not the server's work. Objects are ConfigMaps of 2 KB.\n\n\
          CPU is user and system time of the API server's process alone, divided by what came out: answers, objects \
          listed, events delivered. etcd's, where there is one, stands in a row of its own, and belongs to both that use it. \
          Sheaf's process is the whole of Sheaf, controllers and agent included; the original's is the API server without \
-         controllers. Memory is PSS. The list is of {} objects, watched are {} changes by {} watchers.",
+         controllers. Memory is PSS. The list is of {} objects, watched are {} changes by {} \
+         watchers. The rows of `make bench` about a slow disk are of the embedded store alone, and in `api.md`.",
         first_line(&etcd, &["--version"]).replace("etcd Version:", "etcd"),
         first_line(&original, &["--version"]).replace("Kubernetes", "kube-apiserver"),
         size.objects,

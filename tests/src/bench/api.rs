@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{clients::run_clients, process::Process, sample::Sample};
+use super::{audience::Audience, clients::run_clients, process::Process, sample::Sample};
 use crate::server::Server;
 
 pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -124,24 +124,12 @@ pub fn lists(server: &impl Server, meter: &Meter, rounds: usize, objects: usize)
 
 /// One change, many watchers: how long until the last has it. Also answers the server's memory while they watch.
 pub fn watchers(server: &impl Server, meter: &Meter, watchers: usize, changes: usize) -> (Work, f64) {
-    let admin = server.admin();
-    let mut connection = admin.connect(server);
+    let mut connection = server.admin().connect(server);
     let list = connection.get(&format!("{MAPS}?limit=1")).object();
     let path =
         format!("{MAPS}?watch=1&resourceVersion={}", list["metadata"]["resourceVersion"].as_str().unwrap());
-    let watches: Vec<_> = (0..watchers).map(|_| admin.connect(server).watch(&path)).collect();
+    let audience = Audience::gather(server, path, watchers, changes);
     let memory = meter.server.pss_mb();
-    let threads: Vec<_> = watches
-        .into_iter()
-        .map(|mut watch| {
-            std::thread::Builder::new()
-                .stack_size(256 * 1024)
-                .spawn(move || {
-                    (0..changes).map(|_| watch.next().map(|_| Instant::now()).unwrap()).collect::<Vec<_>>()
-                })
-                .unwrap()
-        })
-        .collect();
     let work = meter.measure(|| {
         let mut sent = Vec::new();
         for n in 0..changes {
@@ -151,7 +139,7 @@ pub fn watchers(server: &impl Server, meter: &Meter, watchers: usize, changes: u
             assert_eq!(patched.code, 200, "{}", patched.text());
             std::thread::sleep(Duration::from_millis(300));
         }
-        let seen: Vec<Vec<Instant>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let seen = audience.seen();
         let last: Vec<Duration> =
             (0..changes).map(|n| seen.iter().map(|times| times[n] - sent[n]).max().unwrap()).collect();
         // Without the pauses between the changes.

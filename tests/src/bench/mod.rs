@@ -5,6 +5,7 @@
 //! was measured on.
 
 pub mod api;
+pub mod audience;
 pub mod clients;
 pub mod process;
 pub mod report;
