@@ -8,7 +8,9 @@
 //! this process ends, however that happens.
 
 use std::{
-    env, fs,
+    env,
+    fmt::{self, Display},
+    fs,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
@@ -77,7 +79,7 @@ impl Original {
         arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
 
         let server = start_server(&directory, &arguments);
-        let original = Original { server, etcd, arguments, address, directory, _undertaker: undertaker };
+        let mut original = Original { server, etcd, arguments, address, directory, _undertaker: undertaker };
         original.wait_until_ready();
         original
     }
@@ -124,19 +126,25 @@ impl Original {
         self.wait_until_ready();
     }
 
-    fn wait_until_ready(&self) {
-        let admin = self.admin();
-        until_within(READY_WITHIN, format!("kube-apiserver is ready: {}", self.last_words()), || {
+    fn wait_until_ready(&mut self) {
+        let (admin, words) = (self.admin(), LastWords(self.directory.join("kube-apiserver.log")));
+        until_within(READY_WITHIN, format_args!("kube-apiserver is ready; it said\n{words}"), || {
+            let ended = self.server.try_wait().unwrap();
+            assert!(ended.is_none(), "kube-apiserver ended, and said\n{words}");
             let ready = admin.connect_to(&self.address).ok()?.try_ask("GET", "/readyz", &[], b"").ok()?;
             (ready.code == 200).then_some(())
         });
     }
+}
 
-    /// The end of what kube-apiserver wrote to its log.
-    pub fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.directory.join("kube-apiserver.log")).unwrap_or_default();
+/// The end of a log, as it is when somebody wants to read it.
+struct LastWords(PathBuf);
+
+impl Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let log = fs::read_to_string(&self.0).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+        f.write_str(&lines[lines.len().saturating_sub(20)..].join("\n"))
     }
 }
 

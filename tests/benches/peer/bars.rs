@@ -28,22 +28,29 @@ pub fn tell(report: &mut Report, found: &Rounds) {
                 );
             }
         }
-        let [ours, theirs] = [sheaf, original].map(|found| median(found, |one| one.full.server));
-        let with_etcd = median(original, |one| one.full.server + one.full.store.unwrap_or_default());
-        report.bar(
-            &format!(
-                "{}: memory with all objects at most a fifth, etcd's not counted on either side",
-                subject.name()
-            ),
-            ours * 5.0 <= theirs,
-            format!(
-                "{} beside {}; {} with its etcd",
-                megabytes(ours),
-                megabytes(theirs),
-                megabytes(with_etcd)
-            ),
-        );
+        memory(report, subject, sheaf, original, "API server alone", |found| found.full.server);
+        if subject == Subject::Embedded {
+            // Its process is its store too.
+            let whole = |found: &Found| found.full.server + found.full.store.unwrap_or_default();
+            memory(report, subject, sheaf, original, "the original with its etcd", whole);
+        }
     }
+}
+
+fn memory(
+    report: &mut Report,
+    subject: Subject,
+    sheaf: &[Found],
+    original: &[Found],
+    counted: &str,
+    of: impl Fn(&Found) -> f64,
+) {
+    let [ours, theirs] = [sheaf, original].map(|found| median(found, &of));
+    report.bar(
+        &format!("{}: memory with all objects at most a fifth, {counted}", subject.name()),
+        ours * 5.0 <= theirs,
+        format!("{} beside {}", megabytes(ours), megabytes(theirs)),
+    );
 }
 
 /// No worse on the same store, and twice as good on our own.

@@ -49,7 +49,7 @@ fn method(size: &Size, rounds: usize) -> String {
     let etcd = sheaf_tests::original::binary("etcd").display().to_string();
     format!(
         "Median of {rounds} rounds. In each, each server is started on an empty directory, measured and ended before the \
-         next one starts; both that need one have an {} of their own, one member, with its defaults and its syncs. The \
+         next one starts; both that need one have an {} of their own, one member, which syncs as it does by default. The \
          original is {} with its defaults, RBAC, a certificate for its only user, and no other program of Kubernetes \
          beside it. Clients are threads of the benchmark, each with a TLS connection of its own, HTTP/1.1 and JSON both \
          ways, and share the cores with what is measured; watchers are all read by one thread, so that waking them is \
