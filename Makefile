@@ -9,10 +9,10 @@ DATA_DIR ?= $(CURDIR)/data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench lint soak clean
+.PHONY: help run test test-peer build bench bench-peer lint soak clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Build Sheaf, start it here on one node, and a virtual machine on it (DATA_DIR, ARGS)
 	@scripts/install-packages vm guest
@@ -22,13 +22,21 @@ test: ## Check everything a change must pass: lints, unit, conformance and end-t
 	@scripts/install-packages build test
 	@scripts/with-cache scripts/test
 
+test-peer: ## Ask the original API server, built here, what the tests ask Sheaf (the first time takes long)
+	@scripts/install-packages build test
+	@scripts/with-cache scripts/test-peer
+
 build: ## Build the release binary, target/release/sheaf
 	@scripts/install-packages build
 	@scripts/with-cache scripts/build-release
 
 bench: build ## Measure speed and memory; the table also goes to bench/results/
 	@scripts/install-packages test
-	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --workspace --bench '*'
+	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --package sheaf-tests --bench api --bench machines
+
+bench-peer: build ## Measure the original API server and Sheaf side by side; the table also goes to bench/results/
+	@scripts/install-packages build test
+	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache scripts/bench-peer
 
 lint: ## Check formatting, lints and, with cargo-deny, the dependencies' licences
 	@scripts/install-packages build

@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto:
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::Value;
 
-use crate::{node::Node, patience::TOO_LONG};
+use crate::{node::Node, patience::TOO_LONG, server::Server};
 
 /// Whom to trust and who to be.
 #[derive(Clone)]
@@ -51,8 +51,13 @@ impl Credentials {
         self
     }
 
-    pub fn connect(&self, node: &Node) -> Connection {
-        self.connect_to(node.address()).unwrap()
+    /// Whom to trust and who to be, for who speaks TLS by other means.
+    pub fn tls(&self) -> Arc<ClientConfig> {
+        self.config.clone()
+    }
+
+    pub fn connect(&self, server: &impl Server) -> Connection {
+        self.connect_to(server.address()).unwrap()
     }
 
     pub fn connect_to(&self, address: &str) -> io::Result<Connection> {

@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{node::Node, patience::TOO_LONG};
+use crate::{patience::TOO_LONG, server::Server};
 
 /// A program, whose it is, and what is said on every call.
 #[derive(Clone)]
@@ -28,17 +28,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program called `name` that `variable` has the path of, as the node's administrator uses it. What it
+    /// The program called `name` that `variable` has the path of, as the server's administrator uses it. What it
     /// remembers, it remembers per `home`, as it does per person.
-    pub fn of_admin(name: &'static str, variable: &str, node: &Node, home: &str) -> Program {
+    pub fn of_admin(name: &'static str, variable: &str, server: &impl Server, home: &str) -> Program {
         let path = env::var_os(variable).unwrap_or_else(|| panic!("{variable} names the real {name}"));
-        let home = node.scratch().join(home);
+        let home = server.scratch().join(home);
         fs::create_dir_all(&home).unwrap();
         Program {
             name,
             path: path.into(),
             home,
-            kubeconfig: node.admin_kubeconfig(),
+            kubeconfig: server.admin_kubeconfig(),
             flags: Vec::new(),
             environment: BTreeMap::new(),
         }

@@ -5,13 +5,15 @@
 //! milliseconds and the same seed gives the same run. Errors are panics here: a test that cannot set up its world has
 //! nothing to say.
 //!
-//! Deliberately absent: nodes, which act on a real host. [`guests`] is for tests that do.
+//! Deliberately absent: nodes, which act on a real host. [`guests`] is for tests that do, and a [`simulated_node`] says what
+//! one would.
 
 pub mod cluster;
 pub mod cut;
 pub mod guests;
 pub mod kubectl;
 pub mod late;
+pub mod simulated_node;
 pub mod simulation;
 pub mod trace;
 

@@ -5,25 +5,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 
-mod clients;
 mod table;
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use sheaf_store::etcd::server::{Server, ServerConfig};
 use sheaf_tests::{
-    bench::{process::Process, report::micros, sample::Sample},
+    bench::{
+        api::{self, MAPS, Meter, object},
+        clients::run_clients,
+        process::Process,
+        report::micros,
+    },
     node::Node,
 };
-use tokio::time::Instant;
 
-use clients::run_clients;
 use table::Table;
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// 2 KB each, as the promises count them.
-const OBJECT_BYTES: usize = 2000;
 const MANY_OBJECTS: usize = 10_000;
 const WATCHERS: usize = 1000;
 
@@ -33,10 +31,6 @@ fn main() {
     on_etcd(&mut report);
     slow_disk(&mut report);
     report.finish();
-}
-
-fn object(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "x".repeat(OBJECT_BYTES - 300)}})
 }
 
 fn embedded(report: &mut Table) {
@@ -49,7 +43,7 @@ fn embedded(report: &mut Table) {
 
     creates(report, "embedded", &node, 1, 1000);
     creates(report, "embedded", &node, 64, 8000);
-    fill(&node);
+    api::fill(&node, MANY_OBJECTS);
     let full = process.pss_mb();
     report.size("10,000 objects of 2 KB and more", format!("memory (PSS) {full:.1} MB"));
     gets(report, &node);
@@ -101,28 +95,16 @@ fn slow_disk(report: &mut Table) {
 }
 
 fn creates(report: &mut Table, store: &str, node: &Node, clients: usize, count: usize) {
-    let process = Process::new(node.pid());
-    let before = process.cpu();
-    let done = run_clients(node, clients, count, move |connection, n| {
-        let made = connection.post(MAPS, &object(&format!("c{clients}-{n}")));
-        assert_eq!(made.code, 201, "{}", made.text());
-    });
-    let what = format!("creates, {store}, {clients} client(s)");
-    report.timed(&what, &done, done.count(), process.cpu() - before, "");
+    let work = api::creates(node, &Meter::of(node), clients, count);
+    report.work(&format!("creates, {store}, {clients} client(s)"), &work, "");
 }
 
 fn gets(report: &mut Table, node: &Node) {
-    let process = Process::new(node.pid());
     for (clients, count) in [(1, 5000), (64, 20_000)] {
-        let before = process.cpu();
-        let done = run_clients(node, clients, count, |connection, n| {
-            let got = connection.get(&format!("{MAPS}/c1-{}", n % 1000));
-            assert_eq!(got.code, 200);
-        });
-        let what = format!("gets, {clients} client(s)");
-        report.timed(&what, &done, done.count(), process.cpu() - before, "");
+        let work = api::gets(node, &Meter::of(node), clients, count, 1000);
+        report.work(&format!("gets, {clients} client(s)"), &work, "");
         if clients == 1 {
-            let p50 = done.percentile(50.0);
+            let p50 = work.sample.percentile(50.0);
             report.bar(
                 "get P50 at most 200 us, kept-alive TLS",
                 p50 <= Duration::from_micros(200),
@@ -132,75 +114,16 @@ fn gets(report: &mut Table, node: &Node) {
     }
 }
 
-/// Brings the store to [`MANY_OBJECTS`] config maps.
-fn fill(node: &Node) {
-    let made = node.admin().connect(node).get(MAPS).json()["items"].as_array().unwrap().len();
-    run_clients(node, 8, MANY_OBJECTS.saturating_sub(made), |connection, n| {
-        connection.post(MAPS, &object(&format!("fill-{n}")));
-    });
-}
-
 fn list(report: &mut Table, node: &Node) {
-    let process = Process::new(node.pid());
-    let mut connection = node.admin().connect(node);
     const ROUNDS: usize = 20;
-    let (mut latencies, mut bytes) = (Vec::new(), 0);
-    let before = process.cpu();
-    for _ in 0..ROUNDS {
-        let began = Instant::now();
-        let answer = connection.get(MAPS);
-        latencies.push(began.elapsed());
-        bytes = answer.text().len();
-    }
-    let cpu = process.cpu() - before;
-    // The client's own reading of the answer is not the server's time.
-    let wall = latencies.iter().sum();
+    let (work, bytes) = api::lists(node, &Meter::of(node), ROUNDS, MANY_OBJECTS);
     let beside = format!("{:.1} MB each", bytes as f64 / 1e6);
-    report.timed("lists of 10,000 objects", &Sample::new(latencies, wall), ROUNDS, cpu, &beside);
+    report.timed("lists of 10,000 objects", &work.sample, ROUNDS, work.cpu, &beside);
 }
 
-/// One change, many watchers: how long until the last has it.
 fn watchers(report: &mut Table, node: &Node) {
-    let process = Process::new(node.pid());
-    let version =
-        node.admin().connect(node).get(&format!("{MAPS}?limit=1")).json()["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-    let admin = node.admin();
-    let watches: Vec<_> = (0..WATCHERS)
-        .map(|_| admin.connect(node).watch(&format!("{MAPS}?watch=1&resourceVersion={version}")))
-        .collect();
-    let memory = process.pss_mb();
     const CHANGES: usize = 20;
-    let threads: Vec<_> = watches
-        .into_iter()
-        .map(|mut watch| {
-            std::thread::Builder::new()
-                .stack_size(256 * 1024)
-                .spawn(move || {
-                    (0..CHANGES).map(|_| watch.next().map(|_| Instant::now()).unwrap()).collect::<Vec<_>>()
-                })
-                .unwrap()
-        })
-        .collect();
-    let before = process.cpu();
-    let mut connection = admin.connect(node);
-    let mut sent = Vec::new();
-    for n in 0..CHANGES {
-        sent.push(Instant::now());
-        let change = json!({"data": {"n": n.to_string()}});
-        let patched = connection.patch(&format!("{MAPS}/c1-0"), "merge", &change.to_string());
-        assert_eq!(patched.code, 200, "{}", patched.text());
-        std::thread::sleep(Duration::from_millis(300));
-    }
-    let seen: Vec<Vec<Instant>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let cpu = process.cpu() - before;
-    let last: Vec<Duration> =
-        (0..CHANGES).map(|n| seen.iter().map(|times| times[n] - sent[n]).max().unwrap()).collect();
-    // Without the pauses between the changes.
-    let wall = last.iter().sum();
+    let (work, memory) = api::watchers(node, &Meter::of(node), WATCHERS, CHANGES);
     let beside = format!("events; latency until the last has it; memory with them (PSS) {memory:.1} MB");
-    let what = format!("{CHANGES} changes to 1,000 watchers");
-    report.timed(&what, &Sample::new(last, wall), CHANGES * WATCHERS, cpu, &beside);
+    report.work(&format!("{CHANGES} changes to 1,000 watchers"), &work, &beside);
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sheaf_tests::bench::{
+    api::Work,
     report::{Report, micros, seconds},
     sample::Sample,
 };
@@ -29,6 +30,10 @@ impl Table {
             seconds(cpu),
             beside.to_owned(),
         ]);
+    }
+
+    pub fn work(&mut self, what: &str, work: &Work, beside: &str) {
+        self.timed(what, &work.sample, work.events, work.cpu, beside);
     }
 
     /// What takes no time: a size.

@@ -172,7 +172,7 @@ def are_selected(config_maps, namespace):
         400,
         "BadRequest",
         lambda: chosen("set", "data.a=1"),
-        saying="field label not supported",
+        saying='"data.a" is not a known field selector: only "metadata.name", "metadata.namespace"',
     )
     refused("a selector that is none is refused", 400, "BadRequest", lambda: chosen("a in"))
     raises("the client knows a bad request", BadRequestError, lambda: chosen("a in"))

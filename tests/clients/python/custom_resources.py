@@ -85,9 +85,9 @@ def a_kind_is_defined(dynamic_client, definitions, group):
     )
 
     def established():
-        conditions = (
-            definitions.get(name=f"gadgets.{group}").to_dict().get("status", {}).get("conditions", [])
-        )
+        status = definitions.get(name=f"gadgets.{group}").to_dict().get("status") or {}
+        # The original has none as null until it has one.
+        conditions = status.get("conditions") or []
         return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
     eventually("a definition is established", established)

@@ -11,13 +11,18 @@ from writer import LABELS
 
 
 class Follower(threading.Thread):
-    """Never lists: what the server forgot between two watches would be missed, and is a failure."""
+    """Never lists: what the server forgot between two watches would be missed, and is a failure.
 
-    def __init__(self, namespace, version):
+    Of a server that is known to be forgetful it does list, when it is told that its version is too old.
+    """
+
+    def __init__(self, namespace, version, forgetful):
         super().__init__(daemon=True)
         self.core = client.CoreV1Api(client.ApiClient())
         self.namespace = namespace
         self.version = version
+        self.forgetful = forgetful
+        self.lists = 0
         self.events = []
         self.versions = []
         self.broken = 0
@@ -49,10 +54,27 @@ class Follower(threading.Thread):
                 if self.stopping.is_set():
                     self.watcher.stop()
         except (ApiException, urllib3.exceptions.HTTPError) as error:
+            if isinstance(error, ApiException) and error.status == 410 and self.forgetful:
+                self.look()
+                return
             if isinstance(error, ApiException) and error.status < 500:
                 raise
             self.broken += 1
             time.sleep(0.1)
+
+    def look(self):
+        """Takes what is there as what happened."""
+        found = self.core.list_namespaced_config_map(self.namespace, label_selector=LABELS)
+        self.version = found.metadata.resource_version
+        self.lists += 1
+        last = {name: (kind, count) for kind, name, count in self.events}
+        there = {item.metadata.name: int(item.data["count"]) for item in found.items}
+        for name, (kind, count) in last.items():
+            if name not in there and kind != "DELETED":
+                self.events.append(("DELETED", name, count))
+        for name, count in there.items():
+            if last.get(name) != ("MODIFIED", count):
+                self.events.append(("MODIFIED", name, count))
 
     def counted(self):
         self.must_live()

@@ -1,13 +1,15 @@
 """Uses a cluster through the official Python client and says what it found to be so.
 
-    main.py dynamic|watch|typed
+    main.py dynamic|watch [forgetful]|typed
 
 KUBECONFIG names the cluster, as somebody who may do everything. Each subcommand works in a namespace of
 its own and removes it. It prints one line for each thing that was found to be so. At the first that is not
 it says which on standard error and exits with 1.
 
 `watch` also prints a line `ready` and reads one from standard input: in between the server may be killed
-and started again on its data. If that line is `killed`, the program must have noticed.
+and started again on its data. If that line is `killed`, the program must have noticed. With `forgetful` it takes
+a server that forgets its history when it restarts, as the original's does: who watched then lists again, and
+of what happened meanwhile sees the outcome alone.
 """
 
 import os
@@ -31,8 +33,9 @@ SUBCOMMANDS = {"dynamic": dynamic_client.run, "watch": watching.run, "typed": ty
 
 
 def main(arguments):
-    if len(arguments) != 1 or arguments[0] not in SUBCOMMANDS:
-        print(f"usage: main.py {'|'.join(SUBCOMMANDS)}", file=sys.stderr)
+    name, *options = arguments or [""]
+    if name not in SUBCOMMANDS or options not in ([], ["forgetful"]) or (options and name != "watch"):
+        print(f"usage: main.py {'|'.join(SUBCOMMANDS)} [forgetful]", file=sys.stderr)
         return 2
     if not os.environ.get("KUBECONFIG"):
         print("KUBECONFIG must name the cluster; none is taken by default", file=sys.stderr)
@@ -43,7 +46,7 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as scratch:
         tempfile.tempdir = scratch
         try:
-            SUBCOMMANDS[arguments[0]]()
+            SUBCOMMANDS[name](**dict.fromkeys(options, True))
         except Broken as broken:
             print(f"NOT SO: {broken}", file=sys.stderr)
             return 1

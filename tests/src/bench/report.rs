@@ -53,6 +53,11 @@ impl Report {
         self.bars.push(format!("- {verdict}: {promise} ({found})"));
     }
 
+    /// Prints the bars and keeps nothing: for a run that is too small to say anything.
+    pub fn finish_unkept(self) {
+        println!("\n{}\n\nnot written to bench/results/", self.bars.join("\n"));
+    }
+
     /// Prints the bars and keeps everything.
     pub fn finish(self) {
         println!("\n{}", self.bars.join("\n"));

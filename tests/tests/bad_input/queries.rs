@@ -20,7 +20,7 @@ fn selectors_that_do_not_parse_are_bad_requests() {
         ("labelSelector=bad%20key%3Da", "unable to parse requirement"),
         ("labelSelector=a%3D-bad-", "a valid label must be an empty string or consist of"),
         ("fieldSelector=a", "invalid selector: 'a'; can't understand 'a'"),
-        ("fieldSelector=data.a%3D1", "field label not supported: data.a"),
+        ("fieldSelector=data.a%3D1", "\"data.a\" is not a known field selector"),
     ] {
         for query in [format!("{path}?{selector}"), format!("{path}?watch=1&{selector}")] {
             there.refuses(get(&query), 400, "BadRequest", says);

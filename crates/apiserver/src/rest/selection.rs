@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sheaf_resources::{
     kind::Kind,
+    quote::quoted,
     selector::{FieldOperator, FieldSelector, FieldTerm, LabelSelector},
 };
 
@@ -30,7 +31,7 @@ impl Selection {
                 "metadata.name" => {}
                 "metadata.namespace" if kind.namespaced() => {}
                 field if kind.selectable_fields.iter().any(|f| f == field) => looks_inside = true,
-                field => return Err(ApiError::bad_request(format!("field label not supported: {field}"))),
+                field => return Err(ApiError::bad_request(unknown(kind, field))),
             }
         }
         Ok(Selection { labels, fields, looks_inside })
@@ -74,6 +75,14 @@ impl Selection {
         let terms = self.fields.terms().iter().map(|term| term.field.clone());
         terms.map(|field| (field.clone(), text_at(&value, &field))).collect()
     }
+}
+
+/// Why a field cannot be selected by, in the words of the original, which has others for kinds with fields of their own.
+fn unknown(kind: &Kind, field: &str) -> String {
+    if kind.custom || !kind.selectable_fields.is_empty() {
+        return format!("field label not supported: {field}");
+    }
+    format!("{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", quoted(field))
 }
 
 /// A field as a selector compares it: text as it is, numbers and booleans written out, absent as empty.

@@ -16,5 +16,6 @@ mod machines;
 mod namespace;
 mod placing;
 mod scenario;
-mod simulated_node;
 mod token;
+
+use sheaf_testbed::simulated_node;

@@ -1,10 +1,13 @@
 //! A node that runs nothing: says of machines what an agent would, and furnishes a cluster with what they need.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use sheaf_testbed::kubectl::Kubectl;
+
+use crate::kubectl::Kubectl;
 
 pub const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 pub const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
@@ -68,6 +71,11 @@ pub async fn add_node(kubectl: &Kubectl, name: &str, memory: &str) {
 
 /// Plays the agent of a node until the runtime ends.
 pub fn play_agent(kubectl: &Kubectl, node: &'static str) {
+    play_agent_every(LOOK_EVERY, kubectl, node);
+}
+
+/// The same for who does not live in virtual time and looks more often.
+pub fn play_agent_every(pause: Duration, kubectl: &Kubectl, node: &'static str) {
     let kubectl = kubectl.clone();
     tokio::spawn(async move {
         let mut seen = Value::Null;
@@ -80,7 +88,7 @@ pub fn play_agent(kubectl: &Kubectl, node: &'static str) {
                 look(&kubectl, node).await;
                 seen = now;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(pause).await;
         }
     });
 }

@@ -5,22 +5,24 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use sheaf_tests::{bench::sample::Sample, http::Connection, node::Node};
 use tokio::time::Instant;
+
+use super::sample::Sample;
+use crate::{http::Connection, server::Server};
 
 /// Runs `work` `count` times in all, spread over `clients`.
 pub fn run_clients(
-    node: &Node,
+    server: &impl Server,
     clients: usize,
     count: usize,
     work: impl Fn(&mut Connection, usize) + Send + Sync + 'static,
 ) -> Sample {
     let (work, next) = (Arc::new(work), Arc::new(AtomicUsize::new(0)));
-    let start = Arc::new(Barrier::new(clients + 1));
+    let (start, admin) = (Arc::new(Barrier::new(clients + 1)), server.admin());
     let threads: Vec<_> = (0..clients)
         .map(|_| {
             let (work, next, start) = (work.clone(), next.clone(), start.clone());
-            let mut connection = node.admin().connect(node);
+            let mut connection = admin.connect(server);
             std::thread::spawn(move || {
                 let mut latencies = Vec::new();
                 start.wait();
