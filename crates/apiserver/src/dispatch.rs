@@ -138,7 +138,9 @@ impl ApiServer {
                 let (body, _room) = match trail.in_process {
                     true => (body::read(body, body::MAX_BODY).await?, None),
                     false => {
-                        let taken = self.intake.take(&user.name, body).await?;
+                        let is_node = user.node_name().is_some();
+                        let intake = if is_node { &self.intake_of_nodes } else { &self.intake };
+                        let taken = intake.take(&user.name, body).await?;
                         (taken.body.clone(), Some(taken))
                     }
                 };

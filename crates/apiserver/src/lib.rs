@@ -110,6 +110,8 @@ pub struct Inner {
     /// Who uses what, for admission.
     pub(crate) machines: admission::Machines,
     pub(crate) intake: intake::Intake,
+    /// Nodes bring theirs by a door of their own: whoever crowds the other must not cut them off.
+    pub(crate) intake_of_nodes: intake::Intake,
     pub(crate) turns: quota::Turns,
     pub(crate) fairness: fairness::Fairness,
     pub(crate) audit: Arc<audit::Audit>,
@@ -153,6 +155,7 @@ impl ApiServer {
             openapi: openapi::Documents::default(),
             machines: admission::Machines::default(),
             intake: intake::Intake::default(),
+            intake_of_nodes: intake::Intake::default(),
             turns: quota::Turns::default(),
             fairness: fairness::Fairness::new(cores(config.threads)),
             audit: Arc::new(audit::Audit::new(config.audit.clone(), &world)),

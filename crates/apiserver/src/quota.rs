@@ -11,7 +11,7 @@
 //! - A quota that was just made, or limits something else now, was not counted yet. Whoever meets it first counts: as long
 //!   as nobody else wrote the quota since it was looked at, nothing that it limits has changed.
 //! - Who looked before there was a quota must look again. A quota that limits something new therefore writes its namespace
-//!   too, as it is: every create expects that as it was seen.
+//!   too, as it is: whoever may change what is used expects that as it was seen.
 //!
 //! The decisions are [`sheaf_resources::quota`].
 
@@ -19,7 +19,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use sheaf_resources::quota::{self, Amounts, Verdict};
+use sheaf_resources::{
+    kind::Kind,
+    quota::{self, Amounts, Verdict},
+};
 use sheaf_store::{Expect, Revision, StoreError, Write};
 use tokio::sync::OwnedMutexGuard;
 
@@ -68,36 +71,28 @@ impl ApiServer {
         new: Option<&Value>,
     ) -> Result<Charge, ApiError> {
         let namespace = &call.request.namespace;
-        let kind = &call.served.kind;
         let mut charge = Charge::default();
-        if namespace.is_empty() {
+        let can_differ = old.is_some() != new.is_some() || is_counted_by_content(&call.served.kind);
+        if namespace.is_empty() || !(can_differ || limits_anew(call, old, new)) {
             return Ok(charge);
         }
-        if limits_anew(call, old, new) {
-            self.rewrite_namespace(namespace, &mut charge.along);
-        }
-        let is_counted_by_content =
-            matches!(kind.plural.as_str(), "persistentvolumeclaims" | "virtualmachineinstances");
-        let can_differ = old.is_some() != new.is_some() || is_counted_by_content;
-        if !can_differ || self.quotas_of(namespace).is_empty() {
+        // Before the quotas are looked at, so that one which comes after that look is not missed.
+        self.expect_namespace(namespace, limits_anew(call, old, new), &mut charge.along);
+        let concerns = |quota: &Arc<CachedObject>| {
+            let (value, before, after) = taken_of(call, quota, old, new);
+            quota::charge(&value, &before, &after) != Verdict::Unconcerned
+        };
+        if !can_differ || !self.quotas_of(namespace).iter().any(concerns) {
             return Ok(charge);
         }
         charge.turn = Some(self.turns.take(namespace).await);
         // Whoever had the turn before may have written, and so may another server.
         self.reach(Freshness::Latest).await?;
         for found in self.quotas_of(namespace) {
-            let is_itself =
-                kind.group.is_empty() && kind.plural == QUOTAS && found.name() == name_in(call, new);
-            if is_itself {
+            if is_itself(call, &found, new) {
                 continue;
             }
-            let value = found.to_value();
-            let taken = |object: Option<&Value>| {
-                let counts =
-                    object.filter(|object| quota::matches(&value, &kind.group, &kind.plural, object));
-                counts.map_or_else(Amounts::new, |object| quota::usage_of(&kind.group, &kind.plural, object))
-            };
-            let (before, after) = (taken(old), taken(new));
+            let (value, before, after) = taken_of(call, &found, old, new);
             let verdict = match quota::charge(&value, &before, &after) {
                 // Before anybody is refused it is counted again.
                 Verdict::Uncounted | Verdict::Exceeded(_) => {
@@ -117,17 +112,26 @@ impl ApiServer {
         Ok(charge)
     }
 
-    /// Counts for a quota that was written, so that it says what is used when the answer comes.
+    /// Counts for a quota that was written, so that the answer says what is used; answers it as it is then.
     pub(crate) async fn settle_quota(
         &self,
         call: &Call<'_>,
         old: Option<&Value>,
         new: &Value,
-    ) -> Result<(), ApiError> {
-        match limits_anew(call, old, Some(new)) {
-            true => self.count_quota(&call.request.namespace, name_in(call, Some(new))).await,
-            false => Ok(()),
+    ) -> Option<Arc<CachedObject>> {
+        if !limits_anew(call, old, Some(new)) {
+            return None;
         }
+        let (namespace, name) = (&call.request.namespace, name_in(call, Some(new)));
+        let counted = match self.count_quota(namespace, name).await {
+            Ok(()) => self.read_fresh(call.served, &place(namespace, name), call.named()).await,
+            Err(why) => Err(why),
+        };
+        // The quota itself was written, and whoever is charged by it counts.
+        counted.unwrap_or_else(|why| {
+            tracing::warn!(namespace, name, %why, "a quota was not counted yet");
+            None
+        })
     }
 
     /// Counts what there is of what a quota limits, if nobody did. Somebody who changes that meanwhile counts too.
@@ -152,7 +156,7 @@ impl ApiServer {
     /// Counts what was left uncounted when the server went.
     pub(crate) async fn count_quotas(&self) {
         let (all, _) = self.cache.snapshot(&Resource::new("", QUOTAS));
-        for quota in all.values() {
+        for quota in all.values().filter(|quota| !quota::is_counted(&quota.to_value())) {
             if let Err(why) = self.count_quota(quota.namespace(), quota.name()).await {
                 tracing::warn!(quota = &*quota.place, %why, "a quota could not be counted; who is charged by it counts again");
             }
@@ -175,48 +179,97 @@ impl ApiServer {
     fn counted(&self, quota: &Value) -> Value {
         let namespace = quota["metadata"]["namespace"].as_str().unwrap_or_default();
         let mut used = Amounts::new();
-        for (group, plural) in quota::counted_kinds(quota) {
-            for object in self.inside(&Resource::new(&group, &plural), namespace) {
-                let object = object.to_value();
-                if !quota::matches(quota, &group, &plural, &object) {
-                    continue;
-                }
-                for (name, amount) in quota::usage_of(&group, &plural, &object) {
-                    let sum = used.entry(name).or_default();
-                    *sum = sum.saturating_add(amount);
-                }
+        let mut add = |taken: Amounts, times: i64| {
+            for (name, amount) in taken {
+                let sum = used.entry(name).or_default();
+                *sum = sum.saturating_add(amount.saturating_mul(times));
             }
+        };
+        for (group, plural) in quota::counted_kinds(quota) {
+            let objects = self.inside(&Resource::new(&group, &plural), namespace);
+            if !quota::counts_content(&group, &plural) {
+                // All of them are alike, and their contents may be large.
+                let any = Value::Null;
+                if quota::matches(quota, &group, &plural, &any) {
+                    add(
+                        quota::usage_of(&group, &plural, &any),
+                        i64::try_from(objects.len()).unwrap_or(i64::MAX),
+                    );
+                }
+                continue;
+            }
+            let bytes = objects.iter().map(|object| object.tail.len()).sum();
+            self.heavy(bytes, || {
+                for object in &objects {
+                    let object = object.to_value();
+                    if quota::matches(quota, &group, &plural, &object) {
+                        add(quota::usage_of(&group, &plural, &object), 1);
+                    }
+                }
+            });
         }
         quota::counted(quota, &used)
     }
 
-    fn rewrite_namespace(&self, namespace: &str, along: &mut Along) {
-        let found = self.cache.get(&Resource::new("", "namespaces"), &place("", namespace));
-        if let Some(found) = found {
-            let key = Resource::new("", "namespaces").store_key(&found.place);
-            along.put(key, found.revision, found.to_value());
+    /// That the namespace still is as it is seen now; it is written as it is when that is to `tell` others.
+    fn expect_namespace(&self, namespace: &str, tell: bool, along: &mut Along) {
+        let namespaces = Resource::new("", "namespaces");
+        let Some(found) = self.cache.get(&namespaces, &place("", namespace)) else { return };
+        let key = namespaces.store_key(&found.place);
+        match tell {
+            true => along.put(key, found.revision, found.to_value()),
+            false => along.expect.push(Expect::ModifiedAt { key, revision: Revision(found.revision) }),
         }
     }
 }
 
-/// Whether a quota begins to limit something, or limits it otherwise.
-fn limits_anew(call: &Call<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
-    let kind = &call.served.kind;
-    let is_quota = kind.group.is_empty() && kind.plural == QUOTAS;
-    is_quota && new.is_some_and(|new| old.is_none_or(|old| old["spec"] != new["spec"]))
+fn is_counted_by_content(kind: &Kind) -> bool {
+    quota::counts_content(&kind.group, &kind.plural)
 }
 
-/// What is used is nobody's to say but the server's.
-pub(crate) fn check_part(call: &Call<'_>, part: Part) -> Result<(), ApiError> {
+fn is_quota(kind: &Kind) -> bool {
+    kind.group.is_empty() && kind.plural == QUOTAS
+}
+
+/// A quota that is written, or removed, is not charged for itself.
+fn is_itself(call: &Call<'_>, found: &CachedObject, new: Option<&Value>) -> bool {
+    is_quota(&call.served.kind) && found.name() == name_in(call, new)
+}
+
+/// A quota, and what an object takes of it before and after.
+fn taken_of(
+    call: &Call<'_>,
+    quota: &CachedObject,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> (Value, Amounts, Amounts) {
     let kind = &call.served.kind;
-    match kind.group.is_empty() && kind.plural == QUOTAS && part == Part::Status {
-        true => Err(ApiError::refused(
-            call.named(),
-            &call.request.name,
-            "what is used is counted by the server itself",
-        )),
-        false => Ok(()),
+    let value = quota.to_value();
+    let taken = |object: Option<&Value>| {
+        let counts = object.filter(|object| quota::matches(&value, &kind.group, &kind.plural, object));
+        counts.map_or_else(Amounts::new, |object| quota::usage_of(&kind.group, &kind.plural, object))
+    };
+    let (before, after) = (taken(old), taken(new));
+    (value, before, after)
+}
+
+/// Whether a quota begins to limit something, or limits it otherwise.
+fn limits_anew(call: &Call<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
+    is_quota(&call.served.kind) && new.is_some_and(|new| old.is_none_or(|old| old["spec"] != new["spec"]))
+}
+
+/// What is used is nobody's to say but the server's, and is not known any more of a quota that limits something else.
+pub(crate) fn prepare(call: &Call<'_>, part: Part, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    if is_quota(&call.served.kind) && part == Part::Status {
+        let why = "what is used is counted by the server itself";
+        return Err(ApiError::refused(call.named(), &call.request.name, why));
     }
+    if limits_anew(call, Some(old), Some(new))
+        && let Some(fields) = new.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    Ok(())
 }
 
 fn name_in<'a>(call: &'a Call<'_>, new: Option<&'a Value>) -> &'a str {

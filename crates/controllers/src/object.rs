@@ -62,10 +62,17 @@ impl Eyes {
         self.asked.is_some()
     }
 
-    /// Notes that the API said how this object stands; answers whether it had said so before.
-    fn mark_asked<T: Kind>(&self, namespace: &str, name: &str) -> bool {
+    /// Whether what is remembered of this object will do.
+    fn need_not_ask<T: Kind>(&self, namespace: &str, name: &str) -> bool {
         let place = (namespace.to_owned(), name.to_owned());
-        self.asked.as_ref().is_none_or(|asked| !asked.lock().insert((TypeId::of::<T>(), place)))
+        self.asked.as_ref().is_none_or(|asked| asked.lock().contains(&(TypeId::of::<T>(), place)))
+    }
+
+    /// The API said how this object stands, and that is remembered.
+    fn mark_asked<T: Kind>(&self, namespace: &str, name: &str) {
+        if let Some(asked) = &self.asked {
+            asked.lock().insert((TypeId::of::<T>(), (namespace.to_owned(), name.to_owned())));
+        }
     }
 
     /// `None` when there is no such object.
@@ -79,7 +86,7 @@ impl Eyes {
             return Ok(None);
         }
         let remembered = self.memory.of::<T>();
-        if self.mark_asked::<T>(namespace, name) && remembered.is_listed() {
+        if self.need_not_ask::<T>(namespace, name) && remembered.is_listed() {
             return Ok(remembered.find(namespace, name)?.map(|known| Object::new(known, self)));
         }
         let before = remembered.find(namespace, name).ok().flatten();
@@ -89,6 +96,7 @@ impl Eyes {
                 let known = Known::read(&text)?;
                 // So that the next look, which may be at what is remembered, does not go back behind this one.
                 remembered.note(known.clone());
+                self.mark_asked::<T>(namespace, name);
                 Ok(Some(Object::new(known, self)))
             }
             Err(why) if api::is_not_found(&why) => {
@@ -96,6 +104,7 @@ impl Eyes {
                 if let Some(before) = before {
                     remembered.forget(before.metadata());
                 }
+                self.mark_asked::<T>(namespace, name);
                 Ok(None)
             }
             Err(why) => Err(why.into()),
@@ -143,10 +152,10 @@ impl Eyes {
     /// What cannot be read is left to the watch, which says so.
     fn learn<T: Kind>(&self, text: &str) {
         if let Ok(known) = Known::<T>::read(text) {
-            let metadata = known.metadata();
+            let metadata = known.metadata().clone();
+            self.memory.of::<T>().learn(known);
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
             self.mark_asked::<T>(namespace, metadata.name.as_deref().unwrap_or_default());
-            self.memory.of::<T>().learn(known);
         }
     }
 }

@@ -5,9 +5,21 @@
 //! Amounts are written in the form people know: memory with the largest binary unit that
 //! fits it exactly.
 
+use std::borrow::Cow;
+
 pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::Value;
 
 pub const MIB: i64 = 1024 * 1024;
+
+/// An amount as it stands in an object: a text, or a bare number.
+pub fn said(amount: &Value) -> Option<Cow<'_, str>> {
+    match amount {
+        Value::String(text) => Some(text.into()),
+        Value::Number(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
 
 /// The amount as a whole number, rounded up; `None` when it is not an amount, or too large.
 pub fn value(text: &str) -> Option<i64> {

@@ -6,13 +6,17 @@ use sheaf_resources::kinds::limit_range;
 use crate::{ApiServer, cache::Resource, rest::Call, status::ApiError};
 
 impl ApiServer {
-    /// Gives a new machine what the ranges of its namespace say it has by default, and refuses one that is out of them.
-    pub(super) fn admit_size_of_instance(&self, call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
+    /// Gives a new machine what the ranges of its namespace say it has by default.
+    pub(super) fn complete_size_of_instance(&self, call: &Call<'_>, new: &mut Value) {
+        self.ranges(call).iter().for_each(|range| limit_range::complete_instance(range, new));
+    }
+
+    /// Refuses one that is out of them, complete as it will be.
+    pub(super) fn admit_size_of_instance(&self, call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
         let ranges = self.ranges(call);
         if ranges.is_empty() {
             return Ok(());
         }
-        ranges.iter().for_each(|range| limit_range::complete_instance(range, new));
         // One that cannot be read is refused for that.
         let Ok(spec) = serde_json::from_value(new["spec"].clone()) else { return Ok(()) };
         let problems = ranges.iter().flat_map(|range| limit_range::check_instance(range, &spec)).collect();

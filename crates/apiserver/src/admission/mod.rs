@@ -87,8 +87,9 @@ impl ApiServer {
             (machines::GROUP, machines::MACHINES) => self.admit_machine(call, new, old).await,
             (machines::GROUP, machines::INSTANCES) => match old {
                 None => {
-                    self.admit_size_of_instance(call, new)?;
-                    self.admit_new_instance(call, new).await
+                    self.complete_size_of_instance(call, new);
+                    self.admit_new_instance(call, new).await?;
+                    self.admit_size_of_instance(call, new)
                 }
                 Some(_) => Ok(()),
             },

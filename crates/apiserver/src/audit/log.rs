@@ -271,7 +271,11 @@ impl Files {
                 // One line that is larger than a file may be.
                 None => memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1),
             };
-            self.file.write_all(&lines[..end])?;
+            if let Err(why) = self.file.write_all(&lines[..end]) {
+                // Half a line would make the next one unreadable too.
+                let _ = self.file.set_len(self.size);
+                return Err(why);
+            }
             self.size += end as u64;
             lines = &lines[end..];
         }

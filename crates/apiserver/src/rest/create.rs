@@ -83,6 +83,9 @@ impl ApiServer {
             self.validate(call, &object, None)?;
             name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
             let place = crate::cache::place(&call.request.namespace, &name);
+            // The namespace must still be as it was when it was looked at: it may be on its way out by now, and
+            // nothing may appear in it after it was found empty.
+            let namespace = self.namespace_as_seen(call);
             let charge = self.charge(call, None, Some(&object)).await?;
             if dry_run {
                 let taken = self.read_fresh(call.served, &place, call.named()).await?.is_some();
@@ -91,17 +94,14 @@ impl ApiServer {
                 }
                 continue;
             }
-            // The namespace must still be as it was when it was looked at: it may be on its way out by now, and
-            // nothing may appear in it after it was found empty.
-            let namespace = self.namespace_as_seen(call);
             let along = charge.along.if_also(namespace);
             let own = call.served.resource.store_key(&place);
             let done = self.put_along(call.served, &place, &object, None, along).await;
             drop(charge.turn);
             match done {
                 Ok(stored) => {
-                    self.settle_quota(call, None, &object).await?;
-                    return Ok(Written::Stored(stored));
+                    let counted = self.settle_quota(call, None, &object).await;
+                    return Ok(Written::Stored(counted.unwrap_or(stored)));
                 }
                 Err(StoreError::Conflict { key, .. }) if key != own => {
                     self.reach(Freshness::Latest).await?;

@@ -171,7 +171,6 @@ impl ApiServer {
         change: &impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Written, Attempt> {
         let old = current.to_value();
-        crate::quota::check_part(call, part)?;
         let mut new = change(&old)?;
         self.check_preconditions(call, &new, &old)?;
         let mut errors = object_meta::validate_update(&new, &old);
@@ -185,6 +184,7 @@ impl ApiServer {
         }
         let owners = take_owners(&mut new);
         prepare(call, part, &mut new, &old);
+        crate::quota::prepare(call, part, &mut new, &old)?;
         set_owners(&mut new, owners);
         self.admit(call, Operation::Update { new: &mut new, old: &old, part }).await?;
         count_generation(&call.served.kind, &mut new, &old);
@@ -208,8 +208,8 @@ impl ApiServer {
         let done = self.put_along(call.served, place, &new, Some(current.revision), charge.along).await;
         drop(charge.turn);
         let stored = done.map_err(|why| Attempt::of_store(call, &call.request.name, &why))?;
-        self.settle_quota(call, Some(&old), &new).await?;
-        Ok(Written::Stored(stored))
+        let counted = self.settle_quota(call, Some(&old), &new).await;
+        Ok(Written::Stored(counted.unwrap_or(stored)))
     }
 
     /// The last finalizer is gone: so is the object. Answers it as it last was.

@@ -220,6 +220,39 @@ async fn machines_take_processors_and_memory_until_they_are_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quota_that_is_about_other_machines_now_counts_those() {
+    let house = House::new().await;
+    let about = |operator: &str| {
+        json!({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator}]},
+            "hard": {"pods": "5"}})
+    };
+    house.post(INSTANCES, instance("plain")).await.ok();
+    let made = house.post(QUOTAS, json!({"metadata": {"name": "q"}, "spec": about("Exists")})).await.ok();
+    assert_eq!(made["status"]["used"]["pods"], "0", "the answer says what is used");
+    let mut changed = made;
+    changed["spec"] = about("DoesNotExist");
+    let changed = house.put(&format!("{QUOTAS}/q"), changed).await.ok();
+    assert_eq!(changed["status"]["used"]["pods"], "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_by_with_odd_amounts() {
+    let house = House::new().await;
+    limit(&house, json!({"limits.memory": "4Gi", "limits.cpu": 4, "requests.storage": "1Gi"})).await;
+    let mut free = instance("free");
+    free["spec"]["domain"] = json!({"cpu": {"cores": 8}, "memory": {"guest": "8Gi"}, "devices": {},
+        "resources": {"limits": {"cpu": "0", "memory": "0"}}});
+    free["spec"]["networks"] = json!([]);
+    let refused = house.post(INSTANCES, free).await;
+    assert_eq!(refused.code, 403, "{:#}", refused.body);
+    let mut bare = claim("bare");
+    bare["spec"]["resources"]["requests"]["storage"] = json!(2_i64 << 30);
+    assert_eq!(house.post(CLAIMS, bare).await.code, 403);
+    let huge = json!({"metadata": {"name": "h"}, "spec": {"hard": {"requests.storage": "10Ei"}}});
+    assert_eq!(house.post(QUOTAS, huge).await.refusal(), (422, "Invalid"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_quota_that_nobody_counted_is_counted_when_the_server_comes_back() {
     use sheaf_store::{Transaction, Write};
     let house = House::new().await;

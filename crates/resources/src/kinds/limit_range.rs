@@ -89,19 +89,26 @@ fn check_order(item: &Value, path: &FieldPath) -> Vec<FieldError> {
     for (at, (low, low_words)) in words.iter().enumerate() {
         for (name, amount) in item[*low].as_object().into_iter().flatten() {
             for (high, high_words) in &words[at + 1..] {
-                let (small, large) = (text(amount), text(&item[*high][name]));
-                let exceeds = quantity::milli(small).zip(quantity::milli(large)).is_some_and(|(a, b)| a > b);
+                let both = quantity::said(amount).zip(quantity::said(&item[*high][name]));
+                let Some((small, large)) = both else { continue };
+                let exceeds =
+                    quantity::milli(&small).zip(quantity::milli(&large)).is_some_and(|(a, b)| a > b);
                 if exceeds {
                     let why = format!("{low_words} value {small} is greater than {high_words} value {large}");
-                    errors.push(FieldError::invalid(&path.child(low).key(name), small, why));
+                    errors.push(FieldError::invalid(&path.child(low).key(name), small.as_ref(), why));
                 }
             }
         }
     }
     for (name, ratio) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
-        if quantity::milli(text(ratio)).is_some_and(|ratio| ratio < 1000) {
-            let why = format!("ratio {} is less than 1", text(ratio));
-            errors.push(FieldError::invalid(&path.child("maxLimitRequestRatio").key(name), text(ratio), why));
+        let Some(said) = quantity::said(ratio) else { continue };
+        if quantity::milli(&said).is_some_and(|ratio| ratio < 1000) {
+            let why = format!("ratio {said} is less than 1");
+            errors.push(FieldError::invalid(
+                &path.child("maxLimitRequestRatio").key(name),
+                said.as_ref(),
+                why,
+            ));
         }
     }
     errors
@@ -115,13 +122,13 @@ fn items<'a>(range: &'a Value, sorts: &'a [&str]) -> impl Iterator<Item = &'a Va
 /// Gives a machine that says nothing of its memory the default.
 pub fn complete_instance(range: &Value, instance: &mut Value) {
     let domain = &mut instance["spec"]["domain"];
-    let says = |part: &str| domain["resources"][part]["memory"].is_string();
-    if domain["memory"]["guest"].is_string() || says("limits") || says("requests") {
+    let says = |part: &str| !domain["resources"][part]["memory"].is_null();
+    if !domain["memory"]["guest"].is_null() || says("limits") || says("requests") {
         return;
     }
-    let default = items(range, &["Container"]).find_map(|item| item["default"]["memory"].as_str());
+    let default = items(range, &["Container"]).find_map(|item| quantity::said(&item["default"]["memory"]));
     if let Some(default) = default {
-        domain["resources"]["limits"]["memory"] = default.into();
+        domain["resources"]["limits"]["memory"] = default.as_ref().into();
     }
 }
 
@@ -143,8 +150,8 @@ pub fn check_instance(range: &Value, spec: &VirtualMachineInstanceSpec) -> Vec<S
 
 /// Why a claim is too small or too large.
 pub fn check_claim(range: &Value, claim: &Value) -> Vec<String> {
-    let asked = claim["spec"]["resources"]["requests"]["storage"].as_str().and_then(quantity::milli);
-    let Some(asked) = asked else { return Vec::new() };
+    let asked = quantity::said(&claim["spec"]["resources"]["requests"]["storage"]);
+    let Some(asked) = asked.and_then(|asked| quantity::milli(&asked)) else { return Vec::new() };
     let sorts = [CLAIM];
     let checked = items(range, &sorts).flat_map(|item| {
         // Of a claim there is only a request.
@@ -158,8 +165,9 @@ pub fn check_claim(range: &Value, claim: &Value) -> Vec<String> {
 fn check_size(item: &Value, name: &str, request: i64, limit: i64) -> Vec<String> {
     let sort = text(&item["type"]);
     let bound = |field: &str| {
-        let said = text(&item[field][name]);
-        Some((said, quantity::milli(said)?))
+        let said = quantity::said(&item[field][name])?;
+        let milli = quantity::milli(&said)?;
+        Some((said, milli))
     };
     let shown = |milli: i64| match name {
         "cpu" => quantity::cores(milli).0,
@@ -265,6 +273,16 @@ mod tests {
         let mut same = told.clone();
         complete_instance(&range, &mut same);
         assert_eq!(same, told);
+    }
+
+    #[test]
+    fn a_bare_number_is_an_amount_too() {
+        let range = range(json!({"type": "Container", "max": {"cpu": 2}}));
+        let spec = spec(json!({"cpu": {"cores": 4}, "memory": {"guest": "1Gi"}, "devices": {}}));
+        assert_eq!(check_instance(&range, &spec), ["maximum cpu usage per Container is 2, but limit is 4"]);
+        let range = self::range(json!({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}));
+        let claim = json!({"spec": {"resources": {"requests": {"storage": 2_i64 << 30}}}});
+        assert_eq!(check_claim(&range, &claim).len(), 1);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn kind() -> Kind {
 
 fn shown(quota: &Value, is_meant: fn(&str) -> bool) -> Value {
     let hard = quota["status"]["hard"].as_object().into_iter().flatten();
-    let said = |amount: &Value| amount.as_str().unwrap_or("0").to_owned();
+    let said = |amount: &Value| quantity::said(amount).map_or_else(|| "0".into(), |said| said.into_owned());
     let all = hard
         .filter(|(name, _)| is_meant(name))
         .map(|(name, hard)| format!("{name}: {}/{}", said(&quota["status"]["used"][name]), said(hard)));
@@ -49,7 +49,7 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             errors.extend(
                 quota::problem(name).into_iter().map(|why| FieldError::invalid(&path, name.as_str(), why)),
             );
-            errors.extend(check_amount(&path, name, text(amount)));
+            errors.extend(check_amount(&path, name, amount));
         }
     }
     let scopes: Vec<&str> = new["spec"]["scopes"].as_array().into_iter().flatten().map(text).collect();
@@ -71,15 +71,17 @@ fn sorted(scopes: &Value) -> std::collections::BTreeSet<&str> {
     scopes.as_array().into_iter().flatten().map(text).collect()
 }
 
-fn check_amount(path: &FieldPath, name: &str, amount: &str) -> Option<FieldError> {
-    let parts = quantity::milli(amount)?;
+fn check_amount(path: &FieldPath, name: &str, amount: &Value) -> Option<FieldError> {
+    let said = quantity::said(amount)?;
     let is_divisible = ["cpu", "memory", "storage"].iter().any(|divisible| name.ends_with(divisible));
-    let why = match parts {
-        ..0 => "must be greater than or equal to 0",
-        _ if parts % 1000 != 0 && !is_divisible => "must be an integer",
-        _ => return None,
+    let is_broken = || quantity::milli(&said).is_some_and(|milli| milli % 1000 != 0);
+    let why = match quota::read(name, amount) {
+        None => "is more than can be counted",
+        Some(..0) => "must be greater than or equal to 0",
+        Some(_) if !is_divisible && is_broken() => "must be an integer",
+        Some(_) => return None,
     };
-    Some(FieldError::invalid(path, amount, why))
+    Some(FieldError::invalid(path, said.as_ref(), why))
 }
 
 fn check_selector(selector: &Value, path: &FieldPath) -> Vec<FieldError> {
@@ -137,6 +139,11 @@ mod tests {
         assert_eq!(wrong(json!({"hard": {"pods": "-1"}})).len(), 1);
         assert_eq!(wrong(json!({"hard": {"pods": "1500m"}})).len(), 1);
         assert_eq!(wrong(json!({"hard": {"podz": "1"}})).len(), 1);
+        assert_eq!(wrong(json!({"hard": {"pods": -1}})).len(), 1);
+        assert_eq!(wrong(json!({"hard": {"pods": 5}})), [""; 0]);
+        for amount in ["10Ei", "-10Pi", "1e30"] {
+            assert_eq!(wrong(json!({"hard": {"requests.storage": amount}})).len(), 1, "{amount}");
+        }
     }
 
     #[test]

@@ -30,12 +30,8 @@ pub(super) fn unit_of(name: &str) -> Unit {
     }
 }
 
-pub(super) fn read(name: &str, amount: &Value) -> Option<i64> {
-    let text = match amount {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => return None,
-    };
+pub fn read(name: &str, amount: &Value) -> Option<i64> {
+    let text = quantity::said(amount)?;
     match unit_of(name) {
         Unit::MilliCores => quantity::milli(&text),
         Unit::Bytes | Unit::Pieces => quantity::value(&text),

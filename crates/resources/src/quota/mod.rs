@@ -13,7 +13,7 @@ mod verdict;
 use serde_json::Value;
 
 pub use self::{
-    amounts::{Amounts, read_all},
+    amounts::{Amounts, read, read_all},
     names::{counted_kinds, problem},
     scopes::{KNOWN as KNOWN_SCOPES, matches, problems as scope_problems},
     verdict::{Verdict, charge, counted, is_counted},
@@ -30,6 +30,11 @@ const PODS: (&str, &str) = ("", "pods");
 pub(crate) const BY_NAME: [&str; 5] =
     ["configmaps", "persistentvolumeclaims", "resourcequotas", "secrets", "services"];
 pub(crate) const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+
+/// Whether it hangs on an object's contents what it takes; otherwise all of a kind are alike.
+pub fn counts_content(group: &str, plural: &str) -> bool {
+    [CLAIMS, INSTANCES].contains(&(group, plural))
+}
 
 /// What an object takes.
 pub fn usage_of(group: &str, plural: &str, object: &Value) -> Amounts {
@@ -52,8 +57,8 @@ pub fn usage_of(group: &str, plural: &str, object: &Value) -> Amounts {
 }
 
 fn add_claim(usage: &mut Amounts, claim: &Value) {
-    let asked = claim["spec"]["resources"]["requests"]["storage"].as_str();
-    let bytes = asked.and_then(quantity::value).unwrap_or(0);
+    let asked = quantity::said(&claim["spec"]["resources"]["requests"]["storage"]);
+    let bytes = asked.and_then(|asked| quantity::value(&asked)).unwrap_or(0);
     usage.insert("requests.storage".into(), bytes);
     if let Some(class) = claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
         usage.insert(format!("{class}{OF_CLASS}requests.storage"), bytes);
@@ -109,5 +114,7 @@ mod tests {
         assert_eq!(usage["fast.storageclass.storage.k8s.io/requests.storage"], 3 << 30);
         assert_eq!(usage["fast.storageclass.storage.k8s.io/persistentvolumeclaims"], 1);
         assert_eq!((usage["persistentvolumeclaims"], usage["count/persistentvolumeclaims"]), (1, 1));
+        let bare = json!({"spec": {"resources": {"requests": {"storage": 1024}}}});
+        assert_eq!(usage_of("", "persistentvolumeclaims", &bare)["requests.storage"], 1024);
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::amounts::{self, Amounts, read_all};
+use crate::quantity;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
@@ -43,7 +44,10 @@ pub fn charge(quota: &Value, before: &Amounts, after: &Amounts) -> Verdict {
             quota["metadata"]["name"].as_str().unwrap_or_default(),
             list(&amounts::written),
             list(&|name, _| amounts::written(name, amount(&used, name))),
-            list(&|name, _| as_said(&quota["spec"]["hard"][name])),
+            list(&|name, _| {
+                quantity::said(&quota["spec"]["hard"][name])
+                    .map_or_else(String::new, |said| said.into_owned())
+            }),
         ));
     }
     for (name, change) in changes {
@@ -51,10 +55,6 @@ pub fn charge(quota: &Value, before: &Amounts, after: &Amounts) -> Verdict {
         *used = used.saturating_add(change).max(0);
     }
     Verdict::Charged(counted(quota, &used))
-}
-
-fn as_said(amount: &Value) -> String {
-    amount.as_str().map_or_else(|| amount.to_string(), str::to_owned)
 }
 
 /// Whether it was counted what there is of all that a quota limits.

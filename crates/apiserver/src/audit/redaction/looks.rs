@@ -39,15 +39,14 @@ const NAMES: &[&str] = &[
 /// What secrets contain and little else does.
 const MARKS: &[&str] = &["PRIVATE KEY-----", "client-key-data", "#cloud-config"];
 
+/// What the name of such a field ends in, whatever it begins with: `rootPassword`, `MYSQL_ROOT_PASSWORD`.
+const ENDINGS: &[&str] = &["apikey", "passphrase", "passwd", "password", "privatekey", "secret", "token"];
+
 /// Whether a field of that name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
-    // Shorter than anything that is on the stack anyway; longer names are none of these.
-    if name.len() > 40 {
-        return false;
-    }
     let plain: String =
         name.chars().filter(|c| !matches!(c, '-' | '_' | '.')).map(|c| c.to_ascii_lowercase()).collect();
-    NAMES.binary_search(&plain.as_str()).is_ok()
+    NAMES.binary_search(&plain.as_str()).is_ok() || ENDINGS.iter().any(|ending| plain.ends_with(ending))
 }
 
 /// Whether a text is one: a key, a token, a kubeconfig, a seed for cloud-init.
@@ -57,6 +56,7 @@ pub fn is_secret_text(text: &str) -> bool {
 
 /// A JSON web token, or an API token (`name:secret`).
 fn is_token(text: &str) -> bool {
+    let text = text.strip_prefix("Bearer ").unwrap_or(text);
     let is_web = text.starts_with("eyJ") && text.matches('.').count() >= 2;
     let is_api = text.split_once(':').is_some_and(|(_, secret)| {
         secret.len() >= 40 && secret.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
@@ -71,7 +71,17 @@ mod tests {
     #[test]
     fn names_are_in_order_so_that_they_are_found() {
         assert!(NAMES.windows(2).all(|pair| pair[0] < pair[1]));
-        for name in ["password", "userData", "user_data", "tls.key", "ssh-privatekey", ".dockerconfigjson"] {
+        for name in [
+            "password",
+            "userData",
+            "user_data",
+            "tls.key",
+            "ssh-privatekey",
+            ".dockerconfigjson",
+            "MYSQL_ROOT_PASSWORD",
+            "authToken",
+            "clientSecret",
+        ] {
             assert!(is_secret_name(name), "{name}");
         }
         for name in ["secretName", "secretRef", "tokenExpiry", "name", ""] {

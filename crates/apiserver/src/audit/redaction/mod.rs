@@ -86,7 +86,8 @@ fn shown(
     }
 }
 
-/// Why a request was refused. Where an object is not open, messages may quote it.
+/// Why a request was refused. Messages about what was sent may quote it, whatever it is; which field it was and what
+/// sort of fault is told all the same.
 pub fn refusal(request: Option<&ResourceRequest>, error: &ApiError) -> Value {
     let mut status = match error.to_value() {
         Value::Object(status) => status,
@@ -98,7 +99,9 @@ pub fn refusal(request: Option<&ResourceRequest>, error: &ApiError) -> Value {
         error.reason(),
         "NotFound" | "AlreadyExists" | "Unauthorized" | "Forbidden" | "TooManyRequests"
     );
-    if quotes && request.is_none_or(|request| Class::of(request) != Class::Open) {
+    let says_what_was_sent = matches!(error.reason(), "Invalid" | "BadRequest");
+    let is_open = request.is_some_and(|request| Class::of(request) == Class::Open);
+    if says_what_was_sent || (quotes && !is_open) {
         status.remove("message");
         if let Some(Value::Object(details)) = status.get_mut("details") {
             let causes = details.get_mut("causes").and_then(Value::as_array_mut);

@@ -2,8 +2,10 @@
 //!
 //! Nothing is added for what runs around a guest: a machine of 24 GiB fits a quota of 24 GiB.
 
+use std::collections::BTreeMap;
+
 use super::spec::VirtualMachineInstanceSpec;
-use crate::quantity;
+use crate::quantity::{self, Quantity};
 
 /// What a machine asks for when it does not say: a tenth of each of its processors, as KubeVirt has it.
 const CPU_MILLI_PER_PROCESSOR: i64 = 100;
@@ -24,12 +26,15 @@ pub struct Share {
 impl Demand {
     pub fn of(spec: &VirtualMachineInstanceSpec) -> Self {
         let resources = &spec.domain.resources;
-        let milli =
-            |amount: Option<&_>| amount.and_then(|amount: &quantity::Quantity| quantity::milli(&amount.0));
-        let bytes =
-            |amount: Option<&_>| amount.and_then(|amount: &quantity::Quantity| quantity::value(&amount.0));
-        let (cpu_asked, cpu_most) =
-            (milli(resources.requests.get("cpu")), milli(resources.limits.get("cpu")));
+        // A node holds nobody to a limit of nothing: who says 0 has said nothing.
+        let milli = |amounts: &BTreeMap<String, Quantity>| {
+            let amount = amounts.get("cpu").and_then(|amount| quantity::milli(&amount.0));
+            amount.filter(|amount| *amount > 0)
+        };
+        let bytes = |amount: Option<&Quantity>| {
+            amount.and_then(|amount| quantity::value(&amount.0)).filter(|amount| *amount > 0)
+        };
+        let (cpu_asked, cpu_most) = (milli(&resources.requests), milli(&resources.limits));
         let asked = bytes(resources.requests.get("memory"));
         let most = bytes(resources.limits.get("memory"));
         let guest = bytes(spec.domain.memory.as_ref().and_then(|memory| memory.guest.as_ref()));
@@ -41,7 +46,7 @@ impl Demand {
         };
         let limit = Share {
             cpu_milli: cpu_most.unwrap_or(processors.saturating_mul(1000)).max(requested.cpu_milli),
-            memory_bytes: most.or(guest).unwrap_or(0).max(requested.memory_bytes),
+            memory_bytes: most.max(guest).unwrap_or(0).max(requested.memory_bytes),
         };
         Demand { requested, limit }
     }
@@ -62,6 +67,17 @@ mod tests {
         let demand = of(json!({"cpu": {"cores": 2}, "memory": {"guest": "1Gi"}, "devices": {}}));
         assert_eq!(demand.requested, Share { cpu_milli: 200, memory_bytes: 1 << 30 });
         assert_eq!(demand.limit, Share { cpu_milli: 2000, memory_bytes: 1 << 30 });
+    }
+
+    #[test]
+    fn who_says_nothing_much_is_counted_all_the_same() {
+        let resources =
+            json!({"requests": {"cpu": "0", "memory": "0"}, "limits": {"cpu": "0", "memory": "0"}});
+        let domain =
+            json!({"cpu": {"cores": 64}, "memory": {"guest": "64Gi"}, "resources": resources, "devices": {}});
+        let demand = of(domain);
+        assert_eq!(demand.requested, Share { cpu_milli: 6400, memory_bytes: 64 << 30 });
+        assert_eq!(demand.limit, Share { cpu_milli: 64_000, memory_bytes: 64 << 30 });
     }
 
     #[test]
