@@ -67,6 +67,7 @@ pub fn down(config: &DownConfig) -> Result<ExitCode, Failure> {
         let _held = DataDir::open(&config.data_dir)?;
         let ends = stop_machines(&hypervisor, grace).await?;
         look::print(&ended(ends))?;
+        hypervisor.clear_shelter();
         if user_mode::can_make_taps().is_ok() {
             machines::bare_network(&config.data_dir)?.remove_everything().await?;
             look::print("Their network is off this host.\n")?;

@@ -51,6 +51,7 @@ pub async fn serve(node: &Node, listeners: Vec<TcpListener>) -> Result<(), Failu
     let vm_cidr = machines::settled_network(own_client(&api), node.config.vm_cidr).await?;
     let tools = machines::tools(node, vm_cidr, metrics).await?;
     let hypervisor = tools.hypervisor.clone();
+    let _shelter = hypervisor.shelter_node();
     let (stream_port, port) = streams::open(node, &behind_streams(&tools)).await?;
 
     let tasks = TaskTracker::new();

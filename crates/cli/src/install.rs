@@ -14,6 +14,9 @@ use crate::{InstallConfig, PRODUCT};
 const BINARY: &str = "usr/local/bin/sheaf";
 const UNIT: &str = "etc/systemd/system/sheaf.service";
 pub const SERVICE: &str = "sheaf.service";
+/// As the cgroup of all machines has them: see the hypervisor.
+const WEIGHT_OF_ONE_PROCESSOR: u64 = 100;
+const MOST_WEIGHT: u64 = 10_000;
 /// There while systemd is in charge.
 const SYSTEMD: &str = "run/systemd/system";
 
@@ -46,7 +49,7 @@ pub fn install(config: &InstallConfig) -> Result<String, InstallError> {
         done.push(format!("The binary was copied to {}.", binary.display()));
     }
     let path = root.join(UNIT);
-    put(&path, unit(&config.data_dir).as_bytes(), 0o644)?;
+    put(&path, unit(&config.data_dir, processors()).as_bytes(), 0o644)?;
     done.push(format!("The service is described in {}.", path.display()));
     if config.root.is_some() || !Path::new("/").join(SYSTEMD).is_dir() {
         let why = if config.root.is_some() { "it is for another root" } else { "systemd does not run here" };
@@ -98,8 +101,13 @@ fn put(path: &Path, content: &[u8], mode: u32) -> Result<(), InstallError> {
     write().map_err(|source| InstallError::Write { path: path.to_owned(), source })
 }
 
+fn processors() -> u64 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+}
+
 /// The text of the unit. `data_dir` has been checked for what systemd reads otherwise than as it stands.
-pub fn unit(data_dir: &Path) -> String {
+pub fn unit(data_dir: &Path, processors: u64) -> String {
+    let weight = (processors * WEIGHT_OF_ONE_PROCESSOR).min(MOST_WEIGHT);
     format!(
         "[Unit]
 Description={PRODUCT}: virtual machines, their disks and networks, behind the Kubernetes API
@@ -124,6 +132,11 @@ OOMPolicy=continue
 # A node ends within five seconds of being asked.
 TimeoutStopSec=15
 
+# As much of busy processors as all virtual machines together, whose cgroup lies in the same slice: whoever
+# stops a machine that has taken over the host need not wait for it.
+Slice=-.slice
+CPUWeight={weight}
+
 # Each virtual machine, console and watch holds a few descriptors; each machine has several threads.
 LimitNOFILE=1048576
 TasksMax=infinity
@@ -145,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_unit_keeps_machines_alive_and_the_service_too() {
-        let text = unit(Path::new("/var/lib/sheaf"));
+        let text = unit(Path::new("/var/lib/sheaf"), 4);
         let lines: Vec<&str> =
             text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
         let wanted = [
@@ -162,6 +175,8 @@ mod tests {
             "KillMode=process",
             "OOMPolicy=continue",
             "TimeoutStopSec=15",
+            "Slice=-.slice",
+            "CPUWeight=400",
             "LimitNOFILE=1048576",
             "TasksMax=infinity",
             "LimitMEMLOCK=infinity",
@@ -176,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(SERVICE);
         // It wants to see the program; any will do.
-        let text = unit(Path::new("/var/lib/my data")).replace("/usr/local/bin/sheaf", "/bin/true");
+        let text = unit(Path::new("/var/lib/my data"), 1000).replace("/usr/local/bin/sheaf", "/bin/true");
         fs::write(&path, text).unwrap();
         let Ok(ended) = Command::new("systemd-analyze").arg("verify").arg(&path).output() else { return };
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();

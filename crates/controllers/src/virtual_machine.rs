@@ -98,9 +98,16 @@ impl Reconciler for Machines {
                     eyes = eyes.fresh();
                 }
                 step => {
-                    if !self.take(&eyes, step, place, &vm, look).await? {
-                        return Ok(Next::again_after(crate::LOOK_AGAIN));
+                    let unwritten = virtual_machine::status_step(&look.seen(&vm.typed, now));
+                    let done = self.take(&eyes, &step, place, &vm, look).await;
+                    if matches!(done, Ok(true)) {
+                        continue;
                     }
+                    // Whoever waits for a machine that cannot be brought up reads at least how it is.
+                    if let Some(Step::WriteStatus(status)) = unwritten.filter(|write| *write != step) {
+                        vm.write_status(json!(status)).await?;
+                    }
+                    return done.map(|_| Next::again_after(crate::LOOK_AGAIN));
                 }
             }
         }
@@ -113,11 +120,7 @@ impl Reconciler for Machines {
 /// request for done, or counts a failure, says so of the instance.
 fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
     match step {
-        Step::WriteStatus(status) => {
-            let (before, after) = (&vm.status, status);
-            before.state_change_requests != after.state_change_requests
-                || before.start_failure != after.start_failure
-        }
+        Step::WriteStatus(status) => !virtual_machine::is_for_reading_only(&vm.status, status),
         Step::CreateClaim(_)
         | Step::CreateInstance
         | Step::DeleteInstance { .. }
@@ -133,16 +136,16 @@ impl Machines {
     async fn take(
         &self,
         eyes: &Eyes,
-        step: Step,
+        step: &Step,
         place: &Place,
         vm: &Object<VirtualMachine>,
         look: Look,
     ) -> Result<bool, ReconcileError> {
-        let done = self.act(eyes, &step, place, vm, look).await;
+        let done = self.act(eyes, step, place, vm, look).await;
         let (told, how): (Option<Event>, How) = match &done {
-            Ok(true) => (virtual_machine::event_of(&step, &vm.typed), How::Now),
+            Ok(true) => (virtual_machine::event_of(step, &vm.typed), How::Now),
             Err(ReconcileError::Api(kube::Error::Api(why))) if !why.is_conflict() && why.code != 404 => {
-                (virtual_machine::failure_event_of(&step, &vm.typed, &why.message), How::Once)
+                (virtual_machine::failure_event_of(step, &vm.typed, &why.message), How::Once)
             }
             Ok(false) | Err(_) => (None, How::Now),
         };

@@ -7,6 +7,8 @@
 //! A missing tree, controller or permission stops no machine: what could not be done is
 //! said once in [`Cgroups::limits`] and the machine runs without.
 
+mod shelter;
+
 use std::{
     fs, io,
     os::unix::ffi::OsStrExt,
@@ -15,12 +17,15 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
+pub use self::shelter::NodeShelter;
 use crate::machine::MachineId;
 
-/// What one processor weighs, and the most that the kernel takes: in version 1, and in version 2.
+/// What one processor weighs, and the least and the most that the kernel takes: in version 1, and in version 2.
 const SHARES: u64 = 1024;
+const LEAST_SHARES: u64 = 2;
 const MOST_SHARES: u64 = 262_144;
 const WEIGHT: u64 = 100;
+const LEAST_WEIGHT: u64 = 1;
 const MOST_WEIGHT: u64 = 10_000;
 
 /// The trees of this host in which machines of one data directory live.
@@ -50,9 +55,8 @@ impl Tree {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub memory_bytes: u64,
-    /// In CPUs' worth: when the host is busy, a machine with four gets twice what one with
-    /// two gets.
-    pub cpus: u32,
+    /// In thousandths of a CPU: when the host is busy, a machine with 400 gets twice what one with 200 gets.
+    pub cpu_weight_milli: u32,
     /// The ceiling, in thousandths of a CPU; without one a machine uses what is free.
     pub cpu_ceiling_milli: Option<u32>,
 }
@@ -109,6 +113,21 @@ impl Cgroups {
             joins.push(directory.join("cgroup.procs"));
         }
         (joins, missing)
+    }
+
+    /// Changes what a machine weighs from now on. Says in words what could not be done.
+    pub fn weigh(&self, machine: &MachineId, cpu_weight_milli: u32) -> Vec<String> {
+        let weigh = |tree: &Tree| {
+            let directory = self.directory(tree, machine);
+            let (file, value) = match tree {
+                Tree::Cpu { .. } => ("cpu.shares", shares(cpu_weight_milli)),
+                Tree::V2 { .. } => ("cpu.weight", weight(cpu_weight_milli)),
+                Tree::Memory { .. } => return Ok(()),
+            };
+            // A version-2 tree need not have the controller.
+            if directory.join(file).exists() { write(&directory.join(file), value) } else { Ok(()) }
+        };
+        self.trees.iter().filter_map(|tree| weigh(tree).err()).collect()
     }
 
     /// Removes a machine's cgroups. There is nothing in them any more when its lock is
@@ -197,9 +216,17 @@ fn weight_of_all(weight_of_one: u64) -> u64 {
     processors * weight_of_one
 }
 
+fn shares(milli: u32) -> u64 {
+    (u64::from(milli) * SHARES / 1000).clamp(LEAST_SHARES, MOST_SHARES)
+}
+
+fn weight(milli: u32) -> u64 {
+    (u64::from(milli) * WEIGHT / 1000).clamp(LEAST_WEIGHT, MOST_WEIGHT)
+}
+
 fn limit_cpu_v1(parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
     write(&parent.join("cpu.shares"), weight_of_all(SHARES).min(MOST_SHARES))?;
-    write(&directory.join("cpu.shares"), u64::from(limits.cpus) * SHARES)?;
+    write(&directory.join("cpu.shares"), shares(limits.cpu_weight_milli))?;
     // One that was launched before may have had a ceiling.
     if let Some(quota) = limits.quota_micros() {
         write(&directory.join("cpu.cfs_period_us"), PERIOD_MICROS)?;
@@ -227,7 +254,7 @@ fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Res
     let cpu = || {
         hand_down("cpu")?;
         write(&parent.join("cpu.weight"), weight_of_all(WEIGHT).min(MOST_WEIGHT))?;
-        write(&directory.join("cpu.weight"), (u64::from(limits.cpus) * WEIGHT).clamp(1, MOST_WEIGHT))?;
+        write(&directory.join("cpu.weight"), weight(limits.cpu_weight_milli))?;
         if let Some(quota) = limits.quota_micros() {
             write(&directory.join("cpu.max"), format!("{quota} {PERIOD_MICROS}"))?;
         } else if directory.join("cpu.max").exists() {
@@ -291,7 +318,7 @@ mod tests {
         fs::create_dir_all(&machine).unwrap();
         // A kernel with realtime threads outside refuses the controller; here a directory stands in the way.
         fs::create_dir(parent.join("cpu.weight")).unwrap();
-        let limits = Limits { memory_bytes: 1 << 20, cpus: 1, cpu_ceiling_milli: None };
+        let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 1000, cpu_ceiling_milli: None };
         let why = limit_v2(root, &parent, &machine, limits).unwrap_err();
         assert!(why.contains("cpu.weight"), "{why}");
         assert_eq!(fs::read_to_string(machine.join("memory.max")).unwrap(), (1 << 20).to_string());
@@ -303,7 +330,7 @@ mod tests {
         let file = root.path().join("not-a-directory");
         fs::write(&file, "").unwrap();
         let cgroups = Cgroups { trees: vec![Tree::Memory { root: file }], parent: "sheaf-test".into() };
-        let limits = Limits { memory_bytes: 1 << 20, cpus: 1, cpu_ceiling_milli: None };
+        let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 1000, cpu_ceiling_milli: None };
         let (joins, missing) = cgroups.make(&"a".parse().unwrap(), limits);
         assert!(joins.is_empty());
         assert_eq!(missing.len(), 1, "{missing:?}");
@@ -321,12 +348,35 @@ mod tests {
         for (ceiling, quota, max) in
             [(Some(1500), "150000", "150000 100000"), (Some(1), "1000", "1000 100000"), (None, "-1", "max")]
         {
-            let limits = Limits { memory_bytes: 1 << 20, cpus: 2, cpu_ceiling_milli: ceiling };
+            let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 2000, cpu_ceiling_milli: ceiling };
             let (_, missing) = cgroups.make(&"a".parse().unwrap(), limits);
             assert!(missing.is_empty(), "{missing:?}");
             assert_eq!(read(one.join("p/a/cpu.cfs_quota_us")), quota);
             assert_eq!(read(two.join("p/a/cpu.max")), max);
             assert_eq!(read(one.join("p/a/cpu.shares")), "2048");
         }
+    }
+
+    #[test]
+    fn a_machine_weighs_what_it_asks_for_and_never_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let (one, two) = (root.path().join("v1"), root.path().join("v2"));
+        fs::create_dir_all(&two).unwrap();
+        fs::write(two.join("cgroup.controllers"), "cpu").unwrap();
+        let trees = vec![Tree::Cpu { root: one.clone() }, Tree::V2 { root: two.clone() }];
+        let cgroups = Cgroups { trees, parent: "p".into() };
+        let machine: MachineId = "a".parse().unwrap();
+        let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 4000, cpu_ceiling_milli: None };
+        assert!(cgroups.make(&machine, limits).1.is_empty());
+        let read = |file: PathBuf| fs::read_to_string(file).unwrap();
+        for (milli, shares, weight) in
+            [(250, "256", "25"), (1, "2", "1"), (0, "2", "1"), (u32::MAX, "262144", "10000")]
+        {
+            assert!(cgroups.weigh(&machine, milli).is_empty());
+            assert_eq!(read(one.join("p/a/cpu.shares")), shares);
+            assert_eq!(read(two.join("p/a/cpu.weight")), weight);
+        }
+        fs::remove_dir_all(two.join("p/a")).unwrap();
+        assert!(cgroups.weigh(&machine, 1000).is_empty(), "where there is no controller nothing is to be done");
     }
 }

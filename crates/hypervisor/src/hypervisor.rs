@@ -15,14 +15,14 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
-    io::{self, Seek, Write},
+    io::{self, Write},
+    iter,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::MemfdFlags;
 use tokio::{
     net::UnixStream,
@@ -31,11 +31,12 @@ use tokio::{
 };
 
 use crate::{
-    cgroup::{Cgroups, Limits},
+    cgroup::{Cgroups, Limits, NodeShelter},
     command_line::command_line,
     descriptors::{self, DescriptorName, Descriptors, Numbers},
     directory::{Definition, MachineDirectory, MachineLock},
     guest_agent::GuestAgent,
+    handover,
     image_header::{self, HeaderError},
     kvm,
     launcher::LaunchOrder,
@@ -301,7 +302,8 @@ impl Hypervisor {
         self.after(Step::LeftoversCleared);
         let limits = Limits {
             memory_bytes: overhead::memory_limit_mib(machine) << 20,
-            cpus: machine.cpu.count(),
+            // QEMU first makes its devices, for which somebody waits; its guest does not run yet.
+            cpu_weight_milli: machine.cpu.count().saturating_mul(1000),
             cpu_ceiling_milli: machine.cpu.limit_milli,
         };
         let (cgroups, missing) = self.config.cgroups.make(id, limits);
@@ -319,19 +321,25 @@ impl Hypervisor {
 
         let log = log::open(&directory.log_file()).map_err(failed)?;
         let said_before = log.metadata().map_err(failed)?.len();
+        let numbers = Numbers::of_machine(machine);
         let order = LaunchOrder {
             process_file: directory.process_file(),
             cgroups,
             identity: definition.identity.map(|identity| for_device(identity, machine)),
             program: self.config.qemu.clone(),
             arguments: command_line(machine),
+            numbers: numbers.iter().map(|(_, number)| number).collect(),
         };
-        let child = self.spawn(&order, &Numbers::of_machine(machine), all, &log).map_err(failed)?;
+        let inherited = numbers.iter().map(|(name, _)| all.remove(name).ok_or(io::ErrorKind::NotFound));
+        let inherited: Result<Vec<OwnedFd>, _> = inherited.collect();
+        let inherited = inherited.map_err(|missing| failed(missing.into()))?;
+        let child = self.spawn(&order, inherited, &log).map_err(failed)?;
         self.after(Step::LauncherSpawned);
 
         match self.first_answer(id, &directory, child).await {
             Ok(monitor) => {
                 self.after(Step::MonitorAnswered);
+                self.weigh(machine);
                 Ok(monitor)
             }
             Err(outcome) => {
@@ -351,31 +359,14 @@ impl Hypervisor {
 
     /// Starts the launcher with exactly these descriptors. All of ours are closed when
     /// this returns: nobody but QEMU keeps a disk open.
-    fn spawn(
-        &self,
-        order: &LaunchOrder,
-        numbers: &Numbers,
-        mut all: Descriptors,
-        log: &File,
-    ) -> io::Result<Child> {
-        let mut mappings = Vec::new();
-        for (name, number) in numbers.iter() {
-            let parent_fd = all.remove(name).ok_or(io::ErrorKind::NotFound)?;
-            mappings.push(FdMapping { parent_fd, child_fd: i32::try_from(number).unwrap_or(i32::MAX) });
-        }
-        let mut input = File::from(rustix::fs::memfd_create("order", MemfdFlags::CLOEXEC)?);
-        input.write_all(&serde_json::to_vec(order)?)?;
-        input.rewind()?;
-
-        let mut command = std::process::Command::new(&self.config.launcher.program);
-        command
-            .args(&self.config.launcher.arguments)
-            .stdin(input)
-            .stdout(log.try_clone()?)
-            .stderr(log.try_clone()?)
-            .fd_mappings(mappings)
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
-        Command::from(command).spawn()
+    fn spawn(&self, order: &LaunchOrder, descriptors: Vec<OwnedFd>, log: &File) -> io::Result<Child> {
+        let mut note = File::from(rustix::fs::memfd_create("order", MemfdFlags::CLOEXEC)?);
+        note.write_all(&serde_json::to_vec(order)?)?;
+        let all = iter::once(note.as_fd()).chain(descriptors.iter().map(AsFd::as_fd));
+        let socket = handover::put(all)?;
+        let mut command = Command::new(&self.config.launcher.program);
+        let launcher = command.args(&self.config.launcher.arguments);
+        launcher.stdin(socket).stdout(log.try_clone()?).stderr(log.try_clone()?).spawn()
     }
 
     async fn first_answer(
@@ -430,6 +421,29 @@ impl Hypervisor {
     fn clean_up(&self, id: &MachineId, directory: &MachineDirectory, _lock: &MachineLock) {
         if let Err(why) = directory.clear_run().and_then(|()| self.config.cgroups.remove(id)) {
             tracing::warn!(machine = %id, %why, "a failed launch left something behind");
+        }
+    }
+
+    /// Sees to it that this process, whose machines these are, has its share of busy processors for as long as the
+    /// shelter is kept.
+    pub fn shelter_node(&self) -> NodeShelter {
+        let (shelter, missing) = self.config.cgroups.shelter_node();
+        for what in missing {
+            tracing::warn!(what, "this node may have to wait for its machines when processors are busy");
+        }
+        shelter
+    }
+
+    /// Takes away what a node left that was killed in its shelter.
+    pub fn clear_shelter(&self) {
+        self.config.cgroups.clear_shelter();
+    }
+
+    /// Gives a running machine what it asks for of busy processors; until then it has what a machine that starts has.
+    /// To be called for every machine that is found running: whoever launched it may have died before.
+    pub fn weigh(&self, machine: &Machine) {
+        for what in self.config.cgroups.weigh(&machine.id, machine.cpu.weight_milli()) {
+            tracing::warn!(machine = %machine.id, what, "a machine weighs more or less than it asks for");
         }
     }
 

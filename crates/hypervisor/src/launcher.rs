@@ -6,23 +6,25 @@
 //! so the number it noted stays true, and whatever kills the one who spawned it in the
 //! meantime changes nothing: from its first instruction on it holds the machine's lock.
 //!
-//! It is told what to do by a [`LaunchOrder`] on its standard input, which is not in the
-//! list of processes for everyone to read.
+//! Its standard input is a socket (see [`crate::handover`]) with a [`LaunchOrder`] in a file, which is not in the list of
+//! processes for everyone to read, and every descriptor that QEMU is to have.
 
 use std::{
-    fs, io,
-    os::unix::process::CommandExt,
+    fs::{self, File},
+    io::{self, Seek},
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
 
+use command_fds::{CommandFdExt, FdMapping};
 use rustix::{
     fs::Mode,
     process::{Resource, Rlimit},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{process::ProcessRecord, user_ids::Identity};
+use crate::{handover, process::ProcessRecord, user_ids::Identity};
 
 /// Everything the launcher does, in order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,12 +38,18 @@ pub struct LaunchOrder {
     pub identity: Option<Identity>,
     pub program: PathBuf,
     pub arguments: Vec<String>,
+    /// The number of each descriptor that comes with the order, in the order in which they come.
+    pub numbers: Vec<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum LaunchFailure {
+    #[error("cannot take over what was handed over: {0}")]
+    Handover(#[source] io::Error),
     #[error("cannot read the order: {0}")]
     Order(#[source] serde_json::Error),
+    #[error("{came} descriptors came where {expected} were announced")]
+    Descriptors { came: usize, expected: usize },
     #[error("cannot leave the session: {0}")]
     Session(#[source] io::Error),
     #[error("cannot note the process in {file}: {source}")]
@@ -62,12 +70,19 @@ pub fn run() -> ExitCode {
 }
 
 fn launch() -> LaunchFailure {
-    let order = match prepare() {
-        Ok(order) => order,
+    let (order, descriptors) = match prepare() {
+        Ok(prepared) => prepared,
         Err(failure) => return failure,
     };
     let mut command = Command::new(&order.program);
     command.args(&order.arguments).env_clear().current_dir("/").stdin(Stdio::null());
+    let mappings = order.numbers.iter().zip(descriptors).map(|(number, parent_fd)| FdMapping {
+        parent_fd,
+        child_fd: i32::try_from(*number).unwrap_or(i32::MAX),
+    });
+    if let Err(why) = command.fd_mappings(mappings.collect()) {
+        return LaunchFailure::Handover(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     if let Some(Identity { uid, gid }) = order.identity {
         // Also drops every supplementary group.
         command.gid(gid).uid(uid);
@@ -76,8 +91,8 @@ fn launch() -> LaunchFailure {
     LaunchFailure::Exec { program: order.program, source }
 }
 
-fn prepare() -> Result<LaunchOrder, LaunchFailure> {
-    let order: LaunchOrder = serde_json::from_reader(io::stdin().lock()).map_err(LaunchFailure::Order)?;
+fn prepare() -> Result<(LaunchOrder, Vec<OwnedFd>), LaunchFailure> {
+    let (order, descriptors) = take_over()?;
     rustix::process::setsid().map_err(|why| LaunchFailure::Session(why.into()))?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
     note_process(&order.process_file)
@@ -97,7 +112,20 @@ fn prepare() -> Result<LaunchOrder, LaunchFailure> {
     // The agent may be protected from the kernel's choice of whom to kill; its guests must not inherit that.
     let _ = fs::write("/proc/self/oom_score_adj", "0");
     rustix::thread::set_no_new_privs(true).map_err(|why| LaunchFailure::NoNewPrivileges(why.into()))?;
-    Ok(order)
+    Ok((order, descriptors))
+}
+
+fn take_over() -> Result<(LaunchOrder, Vec<OwnedFd>), LaunchFailure> {
+    let mut all = handover::take(io::stdin()).map_err(LaunchFailure::Handover)?.into_iter();
+    let mut order = all.next().map(File::from).ok_or(LaunchFailure::Descriptors { came: 0, expected: 1 })?;
+    order.rewind().map_err(LaunchFailure::Handover)?;
+    let order: LaunchOrder = serde_json::from_reader(io::BufReader::new(order)).map_err(LaunchFailure::Order)?;
+    let descriptors: Vec<OwnedFd> = all.collect();
+    let (came, expected) = (descriptors.len(), order.numbers.len());
+    if came != expected {
+        return Err(LaunchFailure::Descriptors { came, expected });
+    }
+    Ok((order, descriptors))
 }
 
 fn note_process(file: &Path) -> io::Result<()> {

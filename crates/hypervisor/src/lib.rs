@@ -29,6 +29,7 @@ pub mod descriptors;
 mod directory;
 pub mod firmware;
 pub mod guest_agent;
+mod handover;
 pub mod hypervisor;
 mod image_header;
 pub mod kvm;

@@ -28,6 +28,7 @@ fn machine() -> Machine {
             threads: 1,
             max_sockets: 4,
             limit_milli: None,
+            request_milli: None,
         },
         memory_mib: 2048,
         balloon: true,

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! - One step per call. The caller acts, looks again, and asks again.
-//! - The status is written before anything is done, always: what was asked for, how an
-//!   instance ended and how often it failed are in it, and would be lost with the instance.
+//! - What was asked for, how an instance ended and how often it failed are in the status, and would be lost with the
+//!   instance: they are written before anything is done. What else the status says can be seen at any time, and is
+//!   written after what people wait for (see [`is_for_reading_only`]).
 //! - "Deleting" outranks "on": a machine marked for deletion is never started.
 //! - The rules of the run strategies are KubeVirt's, with two differences. A machine that
 //!   changes to RerunOnFailure while it is still going down comes up again; and a failed one
@@ -112,9 +113,8 @@ pub enum Step {
 }
 
 pub fn next_step(seen: &Seen<'_>) -> Step {
-    let status = status::status_of(seen);
-    if status != seen.vm.status {
-        return Step::WriteStatus(Box::new(status));
+    if let Some(write) = status_step(seen) {
+        return starting_step(seen, &write).unwrap_or(write);
     }
     if let Some(instance) = seen.instance.filter(|_| !is_foreign(seen))
         && instance.status.phase.is_final()
@@ -131,6 +131,28 @@ pub fn next_step(seen: &Seen<'_>) -> Step {
         return run;
     }
     claim_step(seen).or_else(|| upkeep_step(seen)).unwrap_or(run)
+}
+
+/// What is to be written into the status, if anything is.
+pub fn status_step(seen: &Seen<'_>) -> Option<Step> {
+    let status = status::status_of(seen);
+    (status != seen.vm.status).then(|| Step::WriteStatus(Box::new(status)))
+}
+
+/// What brings a machine up, where that need not wait for the status. If it fails, the status is still to be written.
+fn starting_step(seen: &Seen<'_>, write: &Step) -> Option<Step> {
+    let Step::WriteStatus(status) = write else { return None };
+    let is_going = seen.vm.metadata.deletion_timestamp.is_some();
+    if seen.instance.is_some() || is_going || !is_for_reading_only(&seen.vm.status, status) {
+        return None;
+    }
+    let step = claim_step(seen).or_else(|| upkeep_step(seen)).unwrap_or_else(|| run_step(seen));
+    matches!(step, Step::CreateClaim(_) | Step::SettleAddresses { .. } | Step::CreateInstance).then_some(step)
+}
+
+/// Whether nothing that is done depends on what is new in the status.
+pub fn is_for_reading_only(before: &VirtualMachineStatus, after: &VirtualMachineStatus) -> bool {
+    before.state_change_requests == after.state_change_requests && before.start_failure == after.start_failure
 }
 
 /// What is carried over between a machine and its instance.

@@ -15,7 +15,7 @@ use sheaf_hypervisor::{
 };
 use sheaf_resources::{
     kinds::virtual_machine_instance::{
-        VirtualMachineInstance, devices, domain::Domain, spec::VirtualMachineInstanceSpec,
+        VirtualMachineInstance, demand::Demand, devices, domain::Domain, spec::VirtualMachineInstanceSpec,
     },
     quantity,
 };
@@ -82,7 +82,7 @@ pub fn machine_of(
         uuid,
         machine_type: machine_type(domain, host)?,
         accelerator: if host.kvm { Accelerator::Kvm } else { Accelerator::Tcg },
-        cpu: cpu(domain, host)?,
+        cpu: cpu(spec, host)?,
         memory_mib: memory_mib(domain)?,
         balloon: devices.autoattach_mem_balloon != Some(false),
         firmware: match domain.efi() {
@@ -118,7 +118,8 @@ fn machine_type(domain: &Domain, host: &Abilities) -> Result<String, Unbuildable
     })
 }
 
-fn cpu(domain: &Domain, host: &Abilities) -> Result<Cpu, Unbuildable> {
+fn cpu(spec: &VirtualMachineInstanceSpec, host: &Abilities) -> Result<Cpu, Unbuildable> {
+    let domain = &spec.domain;
     let asked = domain.cpu.clone().unwrap_or_default();
     let model = match asked.model.as_str() {
         // The guest sees what there is: all of the host's, or all that can be emulated.
@@ -144,6 +145,7 @@ fn cpu(domain: &Domain, host: &Abilities) -> Result<Cpu, Unbuildable> {
         threads: asked.threads.max(1),
         max_sockets: asked.max_sockets.max(sockets),
         limit_milli: None,
+        request_milli: u32::try_from(Demand::of(spec).requested.cpu_milli).ok(),
     };
     // Processors are a limit by themselves: only a lower one has to be kept, and what QEMU itself needs beside
     // them is not taken from the guest, just as with memory.

@@ -237,6 +237,7 @@ pub fn bare(id: &str) -> Machine {
             threads: 1,
             max_sockets: 1,
             limit_milli: None,
+            request_milli: None,
         },
         memory_mib: 64,
         balloon: false,

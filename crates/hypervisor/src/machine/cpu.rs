@@ -17,6 +17,9 @@ pub struct Cpu {
     /// The most that the machine may use, in thousandths of a processor; none but its processors' number if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_milli: Option<u32>,
+    /// What the machine is to have when processors are short, in thousandths of one; all of its own if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_milli: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,11 @@ impl Cpu {
     /// Virtual processors at start.
     pub fn count(&self) -> u32 {
         self.sockets.saturating_mul(self.cores).saturating_mul(self.threads)
+    }
+
+    /// What it weighs against other machines when processors are short, in thousandths of one.
+    pub fn weight_milli(&self) -> u32 {
+        self.request_milli.unwrap_or_else(|| self.count().saturating_mul(1000))
     }
 
     /// Virtual processors with every socket filled.

@@ -137,6 +137,7 @@ pub fn machine(id: &str) -> Machine {
             threads: 1,
             max_sockets: 1,
             limit_milli: None,
+            request_milli: None,
         },
         memory_mib: 64,
         balloon: false,

@@ -56,7 +56,13 @@ fn settle_at(vm: &mut VirtualMachine, instance: Option<&VirtualMachineInstance>,
         let seen = Seen { now, ..look(vm, instance, &claims, &images) };
         match next_step(&seen) {
             Step::WriteStatus(status) => vm.status = *status,
-            step => return step,
+            step => {
+                // As it is written if the step cannot be taken.
+                if let Some(Step::WriteStatus(status)) = status_step(&seen) {
+                    vm.status = *status;
+                }
+                return step;
+            }
         }
     }
     panic!("a status is written once");
@@ -101,6 +107,23 @@ fn every_strategy_and_phase_has_its_step_and_its_word() {
     }
     let wanted = include_str!("strategies.txt");
     assert_eq!(table, wanted, "\n{table}");
+}
+
+#[test]
+fn a_machine_is_brought_up_before_its_status_is_written_unless_that_says_what_to_do() {
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    let mut vm = machine(RunStrategy::Always);
+    let seen = look(&vm, None, &claims, &images);
+    assert_eq!(next_step(&seen), Step::CreateInstance);
+    assert!(matches!(status_step(&seen), Some(Step::WriteStatus(_))), "it is still to be written");
+
+    // Halted before, and it never failed: that it is to start is an intention, which is kept first.
+    vm.status.run_strategy = Some(RunStrategy::Halted);
+    vm.spec.run_strategy = Some(RunStrategy::RerunOnFailure);
+    assert!(matches!(next_step(&look(&vm, None, &claims, &images)), Step::WriteStatus(_)));
+    vm.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    vm.spec.run_strategy = Some(RunStrategy::Always);
+    assert!(matches!(next_step(&look(&vm, None, &claims, &images)), Step::WriteStatus(_)));
 }
 
 #[test]

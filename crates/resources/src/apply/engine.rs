@@ -13,6 +13,7 @@ use super::{
     shape::{Misfit, Shape},
     step::{self, Step},
     typed::{Comparison, compare, fields_of, merge, remove},
+    untouched,
 };
 
 /// Who owns what was there before anybody applied anything.
@@ -41,7 +42,7 @@ pub enum ApplyError {
 }
 
 /// What an object is made of that nobody owns: its identity, and what the server keeps.
-fn unowned() -> &'static FieldSet {
+pub(super) fn unowned() -> &'static FieldSet {
     static UNOWNED: OnceLock<FieldSet> = OnceLock::new();
     UNOWNED.get_or_init(make_unowned)
 }
@@ -94,16 +95,21 @@ impl<V: Versions> Writer<'_, V> {
         managers
     }
 
+    /// What changes of what this manager reaches.
+    fn changes(&self, live: &Value, new: &Value) -> Result<Comparison, ApplyError> {
+        Ok(compare(live, new, self.shape(&self.manager.api_version)?)?.without(self.not_reached))
+    }
+
     /// Takes from the others what changes under them; tells with whom that is at odds.
     fn take_from_others(
         &self,
         live: &Value,
         new: &Value,
+        comparison: &Comparison,
         managers: &mut Managers,
-    ) -> Result<(Comparison, Conflicts), ApplyError> {
+    ) -> Result<Conflicts, ApplyError> {
         let mut in_others: BTreeMap<String, Comparison> = BTreeMap::new();
         let own = &self.manager.api_version;
-        let comparison = compare(live, new, self.shape(own)?)?.without(self.not_reached);
         let mut conflicts = Conflicts::default();
         let others = std::mem::take(&mut managers.0);
         for (manager, mut owned) in others {
@@ -118,7 +124,7 @@ impl<V: Versions> Writer<'_, V> {
                 let [live, new] = [live, new].map(|object| self.versions.convert(object, version));
                 in_others.insert(version.clone(), compare(&live, &new, shape)?.without(self.not_reached));
             }
-            let changes = in_others.get(version).unwrap_or(&comparison);
+            let changes = in_others.get(version).unwrap_or(comparison);
             let taken = changes.modified.intersection(&owned.fields);
             let taken = taken.union(&changes.added.intersection(&owned.fields));
             if !taken.is_empty() {
@@ -130,7 +136,7 @@ impl<V: Versions> Writer<'_, V> {
                 managers.0.insert(manager, owned);
             }
         }
-        Ok((comparison, conflicts))
+        Ok(conflicts)
     }
 
     /// Gives this manager what it changed. Its time is that of its last change.
@@ -208,6 +214,14 @@ fn known(live: &Value, new: &Value, by_client: bool) -> Managers {
     }
 }
 
+/// The owners of an object as they are written, where a client has nothing else to say of them.
+fn settled<'a>(live: &'a Value, new: &Value, by_client: bool) -> Option<&'a [Value]> {
+    let entries = live["metadata"].get("managedFields")?;
+    let said = new["metadata"].get("managedFields").filter(|said| by_client && said.is_array());
+    let entries = entries.as_array().filter(|found| !found.is_empty() && said.is_none_or(|said| said == entries));
+    entries.map(Vec::as_slice)
+}
+
 /// Whether a client asks to forget all owners: by an empty list, or one with an empty entry.
 fn is_reset(entries: &[Value]) -> bool {
     let says_nothing = |value: &Value| value.is_null() || value == "";
@@ -246,13 +260,20 @@ pub fn updated<V: Versions>(
     not_reached: &FieldSet,
     now: &str,
 ) -> Result<Option<Value>, ApplyError> {
-    let managers = known(live, new, manager.subresource.is_empty());
+    let writer = Writer { versions, manager, not_reached, now };
+    let by_client = manager.subresource.is_empty();
+    if let Some(entries) = settled(live, new, by_client)
+        && let Some(owners) = untouched::owners(entries, &writer.changes(live, new)?, manager, now)
+    {
+        return Ok(Some(owners.into()));
+    }
+    let managers = known(live, new, by_client);
     if managers.0.is_empty() && live["metadata"]["uid"].is_string() {
         return Ok(None);
     }
-    let writer = Writer { versions, manager, not_reached, now };
     let mut managers = writer.reconciled(managers);
-    let (changes, _) = writer.take_from_others(live, new, &mut managers)?;
+    let changes = writer.changes(live, new)?;
+    writer.take_from_others(live, new, &changes, &mut managers)?;
     writer.give(changes, &mut managers);
     managers.cap();
     Ok(managers.written())
@@ -329,7 +350,8 @@ impl<V: Versions> Writer<'_, V> {
         if let Some(last) = &last {
             new = self.without_given_up(new, &managers, last)?;
         }
-        let (_, conflicts) = self.take_from_others(live, &new, &mut managers)?;
+        let changes = self.changes(live, &new)?;
+        let conflicts = self.take_from_others(live, &new, &changes, &mut managers)?;
         if !force && !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }

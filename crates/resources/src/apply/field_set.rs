@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{shape::Shape, step::Step};
 
 /// The way that ends where it is written, in `FieldsV1`.
-const ITSELF: &str = ".";
+pub(super) const ITSELF: &str = ".";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet(BTreeMap<Step, Node>);
@@ -68,6 +68,11 @@ impl FieldSet {
     /// What is below a step.
     pub(super) fn below(&self, step: &Step) -> Option<&FieldSet> {
         self.0.get(step).map(|node| &node.below)
+    }
+
+    /// Each first step, whether it is a member, and what is below it.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Step, bool, &FieldSet)> {
+        self.0.iter().map(|(step, node)| (step, node.is_member, &node.below))
     }
 
     /// Puts a subtree where a step leads.

@@ -1,13 +1,13 @@
 //! Who owns which fields of an object: `metadata.managedFields`, read and written.
 
-use std::{collections::BTreeMap, fmt};
+use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
 use serde_json::{Value, json};
 
 use super::field_set::FieldSet;
 
 /// More managers of this operation than this are told apart by the newest only, as in the original.
-const MOST_UPDATE_MANAGERS: usize = 10;
+pub(super) const MOST_UPDATE_MANAGERS: usize = 10;
 /// What those that are no longer told apart are called.
 const ANCIENT: &str = "ancient-changes";
 
@@ -23,6 +23,10 @@ impl Operation {
             Operation::Apply => "Apply",
             Operation::Update => "Update",
         }
+    }
+
+    pub(super) fn read(text: &str) -> Option<Operation> {
+        [Operation::Apply, Operation::Update].into_iter().find(|operation| operation.as_str() == text)
     }
 }
 
@@ -62,10 +66,8 @@ impl Managers {
         for (index, entry) in entries.iter().enumerate() {
             let unreadable = |reason: String| Unreadable { index, reason };
             let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-            let operation = match entry["operation"].as_str() {
-                Some("Apply") => Operation::Apply,
-                Some("Update") => Operation::Update,
-                _ => return Err(unreadable("operation must be `Apply` or `Update`".into())),
+            let Some(operation) = entry["operation"].as_str().and_then(Operation::read) else {
+                return Err(unreadable("operation must be `Apply` or `Update`".into()));
             };
             if text("apiVersion").is_empty() {
                 return Err(unreadable("apiVersion must not be empty".into()));
@@ -105,11 +107,7 @@ impl Managers {
 
     /// As `managedFields`; nothing when there is nobody.
     pub fn written(&self) -> Option<Value> {
-        let mut entries: Vec<(&Manager, &Owned)> = self.0.iter().collect();
-        entries.sort_by_key(|(manager, owned)| {
-            (manager.operation, &owned.time, &manager.name, &manager.api_version, &manager.subresource)
-        });
-        let entries = entries.into_iter().map(|(manager, owned)| {
+        let entries = self.0.iter().map(|(manager, owned)| {
             let mut entry = json!({
                 "manager": manager.name, "operation": manager.operation.as_str(),
                 "apiVersion": manager.api_version, "fieldsType": "FieldsV1", "fieldsV1": owned.fields.to_json(),
@@ -122,7 +120,9 @@ impl Managers {
             }
             entry
         });
-        (!self.0.is_empty()).then(|| entries.collect())
+        let mut entries: Vec<Value> = entries.collect();
+        entries.sort_by(order);
+        (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
     /// The set that a manager has; appliers are looked for in every version.
@@ -172,6 +172,16 @@ impl Managers {
             left -= 1;
         }
     }
+}
+
+/// The order in which managers are written: appliers first, then by time.
+pub(super) fn order(one: &Value, other: &Value) -> Ordering {
+    // Whoever has no time, or writes no subresource, comes before those that do.
+    ["operation", "time", "manager", "apiVersion", "subresource"]
+        .iter()
+        .map(|name| one[name].as_str().cmp(&other[name].as_str()))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }
 
 impl Manager {

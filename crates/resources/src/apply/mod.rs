@@ -20,6 +20,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod untouched;
 #[cfg(test)]
 mod writes;
 

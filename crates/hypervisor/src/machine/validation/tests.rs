@@ -43,6 +43,7 @@ fn machine() -> Machine {
             threads: 1,
             max_sockets: 1,
             limit_milli: None,
+            request_milli: None,
         },
         memory_mib: 64,
         balloon: false,
