@@ -48,10 +48,10 @@ use crate::{
     stream_port::SoftReboots,
 };
 
-/// How many machines are made ready and launched at the same time. Not few: a guest that runs goes on to boot, so whoever
-/// waits for a place here finds the processors taken when it comes. It keeps a host full of machines that all start
-/// after a power cut from having all their files open at once.
-const LAUNCHES_AT_ONCE: usize = 64;
+/// How many machines are made ready and launched at the same time, for each processor: enough to keep it busy while some
+/// wait for the disk, and few enough that the first run long before the last. Those that run already hold up nobody, since
+/// one that starts outweighs them.
+const LAUNCHES_PER_PROCESSOR: usize = 3;
 /// How often the host's network is looked after.
 const MEND_EVERY: Duration = Duration::from_secs(60);
 
@@ -67,11 +67,12 @@ pub struct Hands {
     pub(crate) soft_reboots: Arc<SoftReboots>,
     pub(crate) abilities: Abilities,
     pub(crate) after: AfterStep,
-    pub(crate) launches: Semaphore,
+    pub(crate) launches: Arc<Semaphore>,
 }
 
 impl Hands {
     pub fn new(client: Client, world: World, node: &str, tools: Tools, abilities: Abilities) -> Hands {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Hands {
             client,
             world,
@@ -83,7 +84,7 @@ impl Hands {
             soft_reboots: tools.soft_reboots,
             abilities,
             after: tools.after_step,
-            launches: Semaphore::new(LAUNCHES_AT_ONCE),
+            launches: Arc::new(Semaphore::new(LAUNCHES_PER_PROCESSOR * processors)),
         }
     }
 }
@@ -195,6 +196,6 @@ fn start(
 ) {
     let wake = Arc::new(Notify::new());
     kept.insert(id.clone(), Kept { wake: wake.clone() });
-    let keeper = Keeper::new(hands.clone(), id, namespace, name);
-    keepers.spawn(keeper.keep(wake));
+    let keeper = Keeper::new(hands.clone(), id, namespace, name, wake);
+    keepers.spawn(keeper.keep());
 }

@@ -7,7 +7,11 @@
 
 mod look;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use parking_lot::Mutex;
@@ -25,6 +29,7 @@ use sheaf_resources::{
     },
     quantity,
 };
+use tokio::time::Instant;
 
 use self::look::{Look, Thing};
 use crate::{
@@ -36,12 +41,14 @@ use crate::{
 
 pub const NAME: &str = "virtual-machine";
 const COMPONENT: &str = "virtualmachine-controller";
+/// How long the status of a machine that comes up is left behind what changes with every step of that.
+const A_MOMENT: Duration = Duration::from_secs(1);
 /// More than any machine takes.
 const MOST_STEPS: usize = 24;
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    let machines = Machines { context, references: Arc::default() };
+    let machines = Machines { context, references: Arc::default(), held_back: Arc::default() };
     reconciling::run_side_by_side(machines, client, crate::SIDE_BY_SIDE).await;
 }
 
@@ -49,6 +56,8 @@ pub(crate) async fn run(context: Context) {
 struct Machines {
     context: Context,
     references: Arc<Mutex<References<Place, Thing>>>,
+    /// Machines whose status is written in a moment, and since when that is so.
+    held_back: Arc<Mutex<BTreeMap<Place, Instant>>>,
 }
 
 impl Reconciler for Machines {
@@ -82,6 +91,7 @@ impl Reconciler for Machines {
             let vm: Option<Object<VirtualMachine>> = eyes.find(&place.0, &place.1).await?;
             let Some(vm) = vm else {
                 self.references.lock().set(place, BTreeSet::new());
+                self.held_back.lock().remove(place);
                 return Ok(Next::rest());
             };
             self.references.lock().set(place, look::things(place, &vm.typed));
@@ -94,17 +104,22 @@ impl Reconciler for Machines {
                     let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1);
                     return Ok(Next::again_after(Duration::from_secs(wait)));
                 }
+                Step::TellSoon(_) if let Some(wait) = self.hold_back(place) => {
+                    return Ok(Next::again_after(wait));
+                }
                 step if !eyes.are_fresh() && (takes_fresh_eyes(&step, &vm.typed) || vm.is_written_over()) => {
                     eyes = eyes.fresh();
                 }
                 step => {
+                    self.held_back.lock().remove(place);
                     let unwritten = virtual_machine::status_step(&look.seen(&vm.typed, now));
                     let done = self.take(&eyes, &step, place, &vm, look).await;
                     if matches!(done, Ok(true)) {
                         continue;
                     }
                     // Whoever waits for a machine that cannot be brought up reads at least how it is.
-                    if let Some(Step::WriteStatus(status)) = unwritten.filter(|write| *write != step) {
+                    let is_it = |write: &Step| *write == step || matches!(step, Step::TellSoon(_));
+                    if let Some(Step::WriteStatus(status)) = unwritten.filter(|write| !is_it(write)) {
                         vm.write_status(json!(status)).await?;
                     }
                     return done.map(|_| Next::again_after(crate::LOOK_AGAIN));
@@ -132,6 +147,17 @@ fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
 }
 
 impl Machines {
+    /// How long a status that may be another one in a moment is still not written.
+    fn hold_back(&self, place: &Place) -> Option<Duration> {
+        let mut held_back = self.held_back.lock();
+        let since = *held_back.entry(place.clone()).or_insert_with(Instant::now);
+        let wait = A_MOMENT.checked_sub(since.elapsed()).filter(|wait| !wait.is_zero());
+        if wait.is_none() {
+            held_back.remove(place);
+        }
+        wait
+    }
+
     /// Acts, and tells how that went; answers whether it was done.
     async fn take(
         &self,
@@ -166,7 +192,7 @@ impl Machines {
     ) -> Result<bool, ReconcileError> {
         match (step, look.instance) {
             (Step::Rest | Step::Wait { .. }, _) => {}
-            (Step::WriteStatus(status), _) => vm.write_status(json!(status)).await?,
+            (Step::WriteStatus(status) | Step::TellSoon(status), _) => vm.write_status(json!(status)).await?,
             (Step::CreateClaim(claim), _) => {
                 return Ok(eyes.create::<PersistentVolumeClaim>(&place.0, json!(claim)).await?);
             }

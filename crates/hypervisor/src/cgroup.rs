@@ -377,6 +377,9 @@ mod tests {
             assert_eq!(read(two.join("p/a/cpu.weight")), weight);
         }
         fs::remove_dir_all(two.join("p/a")).unwrap();
-        assert!(cgroups.weigh(&machine, 1000).is_empty(), "where there is no controller nothing is to be done");
+        assert!(
+            cgroups.weigh(&machine, 1000).is_empty(),
+            "where there is no controller nothing is to be done"
+        );
     }
 }

@@ -123,6 +123,16 @@ impl MachineDirectory {
         read_json(&self.path.join("machine.json"))
     }
 
+    /// The same, without reading what machine it is.
+    pub fn identity(&self) -> io::Result<Option<Identity>> {
+        #[derive(Deserialize)]
+        struct Only {
+            identity: Option<Identity>,
+        }
+        let found: Option<Only> = read_json(&self.path.join("machine.json"))?;
+        Ok(found.and_then(|found| found.identity))
+    }
+
     pub fn write_definition(&self, definition: &Definition) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(definition)?;
         let unfinished = self.path.join("machine.json.new");

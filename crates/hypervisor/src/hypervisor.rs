@@ -57,6 +57,8 @@ const KILL_PATIENCE: Duration = Duration::from_secs(20);
 /// Whoever merely looks holds the lock for an instant; only who holds it longer counts.
 const LOOK_PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
+/// What a machine weighs that starts: as much as one with this many thousandths of a processor that runs.
+const STARTING_WEIGHT_MILLI: u32 = 16_000;
 
 pub struct HypervisorConfig {
     /// Holds `machines/`. Made if it is not there.
@@ -272,8 +274,7 @@ impl Hypervisor {
         for entry in fs::read_dir(&self.machines).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let Some(other) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            if let Ok(Some(Definition { identity: Some(identity), .. })) = self.directory(&other).definition()
-            {
+            if let Ok(Some(identity)) = self.directory(&other).identity() {
                 taken.insert(identity.uid);
             }
         }
@@ -302,8 +303,9 @@ impl Hypervisor {
         self.after(Step::LeftoversCleared);
         let limits = Limits {
             memory_bytes: overhead::memory_limit_mib(machine) << 20,
-            // QEMU first makes its devices, for which somebody waits; its guest does not run yet.
-            cpu_weight_milli: machine.cpu.count().saturating_mul(1000),
+            // QEMU first makes its devices, for which somebody waits, however busy the guests are that run already. That
+            // is a tenth of a second's work, and its own guest does not run yet.
+            cpu_weight_milli: STARTING_WEIGHT_MILLI,
             cpu_ceiling_milli: machine.cpu.limit_milli,
         };
         let (cgroups, missing) = self.config.cgroups.make(id, limits);

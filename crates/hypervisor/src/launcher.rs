@@ -119,7 +119,8 @@ fn take_over() -> Result<(LaunchOrder, Vec<OwnedFd>), LaunchFailure> {
     let mut all = handover::take(io::stdin()).map_err(LaunchFailure::Handover)?.into_iter();
     let mut order = all.next().map(File::from).ok_or(LaunchFailure::Descriptors { came: 0, expected: 1 })?;
     order.rewind().map_err(LaunchFailure::Handover)?;
-    let order: LaunchOrder = serde_json::from_reader(io::BufReader::new(order)).map_err(LaunchFailure::Order)?;
+    let order: LaunchOrder =
+        serde_json::from_reader(io::BufReader::new(order)).map_err(LaunchFailure::Order)?;
     let descriptors: Vec<OwnedFd> = all.collect();
     let (came, expected) = (descriptors.len(), order.numbers.len());
     if came != expected {

@@ -3,7 +3,7 @@
 //! `nft` reads a ruleset, and the kernel takes all of it or none of it. A process killed
 //! at any moment therefore leaves either the rules that were or the rules that are to be.
 
-use std::{ffi::OsString, io, process::Stdio, time::Duration};
+use std::{io, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
@@ -53,9 +53,9 @@ struct Outcome {
 
 async fn run(arguments: &[&str], input: &str) -> Result<Outcome, NftError> {
     let failed = |source| NftError::Run { source };
-    let mut child = Command::new("nft")
+    // By its whole path: with another `PATH` it would be looked for in a fork of this process.
+    let mut child = Command::new(program().unwrap_or_else(|| "nft".into()))
         .args(arguments)
-        .env("PATH", search_path())
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -76,9 +76,11 @@ async fn run(arguments: &[&str], input: &str) -> Result<Outcome, NftError> {
     Ok(Outcome { success: output.status.success(), said })
 }
 
-/// `nft` lies where only an administrator's shell looks.
-pub(crate) fn search_path() -> OsString {
+/// Where `nft` is. It lies where only an administrator's shell looks.
+pub(crate) fn program() -> Option<PathBuf> {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/local/sbin:/usr/sbin:/sbin");
-    path
+    // Not where this process happens to be.
+    let places = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    places.map(|directory| directory.join("nft")).find(|program| program.is_file())
 }

@@ -49,9 +49,7 @@ pub fn can_make_taps() -> Result<(), WhyNot> {
     }
     let device = DeviceBuilder::new().layer(Layer::L2).offload(true).inherit_enable_state().build_sync();
     device.map(drop).map_err(in_our_words)?;
-    let path = nft::search_path();
-    let has_nft = std::env::split_paths(&path).any(|directory| directory.join("nft").is_file());
-    if has_nft { Ok(()) } else { Err(WhyNot::NoNft) }
+    if nft::program().is_some() { Ok(()) } else { Err(WhyNot::NoNft) }
 }
 
 fn in_our_words(source: io::Error) -> WhyNot {

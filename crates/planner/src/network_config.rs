@@ -1,7 +1,7 @@
 //! Decides the next step for the addresses of one machine: the config that lists them, and the pool they come from.
 //!
 //! ```text
-//!   machine there:   Create -> WriteSpec -> Allocate (in the pool) -> WriteStatus: Allocated -> Rest
+//!   machine there:   Create -> WriteSpec -> Allocate (in the pool) -> WriteStatus: Allocated, or why not -> Rest
 //!   interface gone:  WriteStatus: Stale -> Release (in the pool) -> WriteStatus: forgotten
 //!   machine gone:    Delete -> the same for all of them -> RemoveFinalizer
 //! ```
@@ -87,22 +87,25 @@ fn upkeep(seen: &Seen<'_>, config: &VirtualMachineNetworkConfig, wanted: &[Netwo
     if config.spec.paused == Some(true) {
         return Step::Rest;
     }
+    let waiting = |one: &&NetworkConfig| {
+        !seen.taken.contains_key(&one.mac_address) && !has_address(config, &one.mac_address)
+    };
+    let waiting: Vec<NetworkConfig> = wanted.iter().filter(waiting).cloned().collect();
+    let pool = seen.pool.filter(|_| seen.failure.is_none());
+    let lacks = |one: &NetworkConfig| pool.is_some_and(|pool| pool.address_of(&one.mac_address).is_none());
     let status = status_of(seen, config, &wanted);
     if status != config.status {
-        return Step::WriteStatus(Box::new(status));
+        // One that has said nothing yet need not say that it waits for what it can have at once.
+        let is_new = config.status.network_configs.is_empty();
+        return match is_new && waiting.iter().any(lacks) {
+            true => Step::Allocate(waiting),
+            false => Step::WriteStatus(Box::new(status)),
+        };
     }
     if let Some(step) = release(seen, config) {
         return step;
     }
-    let waiting: Vec<NetworkConfig> = wanted
-        .into_iter()
-        .filter(|one| !seen.taken.contains_key(&one.mac_address) && !has_address(config, &one.mac_address))
-        .collect();
-    if waiting.is_empty() || seen.pool.is_none() || seen.failure.is_some() {
-        Step::Rest
-    } else {
-        Step::Allocate(waiting)
-    }
+    if waiting.is_empty() || pool.is_none() { Step::Rest } else { Step::Allocate(waiting) }
 }
 
 fn farewell(seen: &Seen<'_>, config: &VirtualMachineNetworkConfig) -> Step {

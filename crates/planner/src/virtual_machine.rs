@@ -78,6 +78,8 @@ pub enum Step {
         until: i64,
     },
     WriteStatus(Box<VirtualMachineStatus>),
+    /// The same, if it is still so in a moment.
+    TellSoon(Box<VirtualMachineStatus>),
     CreateClaim(Box<PersistentVolumeClaim>),
     GrowClaim {
         name: String,
@@ -113,9 +115,18 @@ pub enum Step {
 }
 
 pub fn next_step(seen: &Seen<'_>) -> Step {
-    if let Some(write) = status_step(seen) {
-        return starting_step(seen, &write).unwrap_or(write);
+    match status_step(seen) {
+        None => acting_step(seen),
+        Some(Step::WriteStatus(status)) if is_passing(seen, &status) => match acting_step(seen) {
+            Step::Rest => Step::TellSoon(status),
+            step => step,
+        },
+        Some(write) => starting_step(seen, &write).unwrap_or(write),
     }
+}
+
+/// What is to be done when all that is to be kept is written.
+fn acting_step(seen: &Seen<'_>) -> Step {
     if let Some(instance) = seen.instance.filter(|_| !is_foreign(seen))
         && instance.status.phase.is_final()
         && has_finalizer(&instance.metadata.finalizers, CONTROLLER_FINALIZER)
@@ -153,6 +164,21 @@ fn starting_step(seen: &Seen<'_>, write: &Step) -> Option<Step> {
 /// Whether nothing that is done depends on what is new in the status.
 pub fn is_for_reading_only(before: &VirtualMachineStatus, after: &VirtualMachineStatus) -> bool {
     before.state_change_requests == after.state_change_requests && before.start_failure == after.start_failure
+}
+
+/// Whether a status only tells more of a machine on its way up: in a moment there will be something else to tell, or it
+/// runs.
+fn is_passing(seen: &Seen<'_>, status: &VirtualMachineStatus) -> bool {
+    let instance = seen.instance.filter(|instance| instance.metadata.deletion_timestamp.is_none());
+    let comes_up = instance.is_some_and(|instance| instance.status.phase < Phase::Running);
+    let is_told = |status: &VirtualMachineStatus| {
+        status.created && ["Starting", "WaitingForVolumeBinding"].contains(&status.printable_status.as_str())
+    };
+    comes_up
+        && is_told(&seen.vm.status)
+        && is_told(status)
+        && is_for_reading_only(&seen.vm.status, status)
+        && seen.vm.metadata.deletion_timestamp.is_none()
 }
 
 /// What is carried over between a machine and its instance.

@@ -3,7 +3,7 @@
 //! Each turn takes at most one step. What went wrong is said in the status and tried again, later
 //! each time; a turn that is dropped anywhere leaves nothing that the next one does not find.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use kube::{
     Api,
@@ -21,7 +21,7 @@ use sheaf_resources::kinds::virtual_machine_instance::{
     status::{ClaimInfo, Phase},
 };
 use tokio::{
-    sync::{Notify, broadcast::error::RecvError},
+    sync::{Notify, OwnedSemaphorePermit, broadcast::error::RecvError},
     time::{Instant, timeout},
 };
 
@@ -60,6 +60,10 @@ pub struct Keeper {
     id: MachineId,
     namespace: String,
     name: String,
+    /// Told when something about its object has changed.
+    wake: Arc<Notify>,
+    /// Among those that start.
+    place: Option<OwnedSemaphorePermit>,
     line: Option<Line>,
     guest: Guest,
     /// What stands in the way, as last seen.
@@ -99,12 +103,20 @@ enum TurnError {
 }
 
 impl Keeper {
-    pub fn new(hands: Arc<Hands>, id: MachineId, namespace: String, name: String) -> Keeper {
+    pub fn new(
+        hands: Arc<Hands>,
+        id: MachineId,
+        namespace: String,
+        name: String,
+        wake: Arc<Notify>,
+    ) -> Keeper {
         Keeper {
             hands,
             id,
             namespace,
             name,
+            wake,
+            place: None,
             line: None,
             guest: Guest::default(),
             trouble: None,
@@ -116,7 +128,8 @@ impl Keeper {
     }
 
     /// Until there is nothing left of the machine here. Dropping it leaves the machine as it is.
-    pub async fn keep(mut self, wake: Arc<Notify>) -> MachineId {
+    pub async fn keep(mut self) -> MachineId {
+        let wake = self.wake.clone();
         let mut failures = 0;
         loop {
             let wait = match self.turn().await {
@@ -137,6 +150,7 @@ impl Keeper {
                     retry_after(failures)
                 }
             };
+            self.place = None;
             let happened = heard(&mut self.line);
             tokio::select! {
                 biased;
@@ -272,8 +286,16 @@ impl Keeper {
             return Ok(Next::After(wait));
         }
         let outcome = match planned {
-            Planned::Prepare | Planned::Launch { .. } => self.start(planned, instance, looked).await,
-            planned => self.act(planned, looked).await,
+            Planned::Prepare | Planned::Launch { .. } => {
+                if !self.has_place_to_start().await? {
+                    return Ok(Next::Now);
+                }
+                self.start(planned, instance, looked).await
+            }
+            planned => {
+                self.place = None;
+                self.act(planned, looked).await
+            }
         };
         let events = Events { client: &self.hands.client, world: &self.hands.world, node: &self.hands.node };
         match outcome {
@@ -300,6 +322,25 @@ impl Keeper {
         Ok(Next::Now)
     }
 
+    /// Waits for a place among those that start, and keeps it until this one runs or has to wait for something else.
+    /// Answers false for a machine that is to go by then.
+    async fn has_place_to_start(&mut self) -> Result<bool, TurnError> {
+        let mut place = pin!(self.hands.launches.clone().acquire_owned());
+        let wake = self.wake.clone();
+        while self.place.is_none() {
+            tokio::select! {
+                biased;
+                place = &mut place => self.place = place.ok(),
+                () = wake.notified() => {
+                    if self.read().await?.is_none_or(|instance| is_going(&instance)) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
     async fn start(
         &mut self,
         planned: Planned,
@@ -307,7 +348,6 @@ impl Keeper {
         looked: &Looked,
     ) -> Result<(), Trouble> {
         let hands = self.hands.clone();
-        let _permit = hands.launches.acquire().await;
         match planned {
             Planned::Launch { paused } => {
                 let ready = looked.machine.clone().filter(|machine| machine.start_paused == paused);
@@ -315,7 +355,9 @@ impl Keeper {
                     Some(machine) => machine,
                     None => hands.prepare(instance, &self.id, paused).await?,
                 };
-                let monitor = hands.launch(instance, &machine).await?;
+                let launched = hands.launch(instance, &machine).await;
+                self.place = None;
+                let monitor = launched?;
                 self.line = Some(Line::of(monitor));
             }
             _ => drop(hands.prepare(instance, &self.id, instance.spec.starts_paused()).await?),

@@ -1,6 +1,7 @@
 //! What is held of one kind.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{Arc, Weak},
@@ -8,6 +9,7 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::RwLock;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
@@ -208,7 +210,39 @@ pub(super) struct Hearing<T> {
     list: Option<BTreeSet<Place>>,
 }
 
+/// Of an object, what tells whether it is held already.
+#[derive(Deserialize)]
+struct OnlyVersion<'a> {
+    #[serde(borrow)]
+    metadata: Version<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version<'a> {
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+}
+
 impl<T: Kind> Hearing<T> {
+    /// What the watch brings of a write from here was read when the write was answered.
+    fn held_already(&self, object: &RawValue) -> Option<Known<T>> {
+        let OnlyVersion { metadata } = serde_json::from_str(object.get()).ok()?;
+        let place = (metadata.namespace.into_owned(), metadata.name.into_owned());
+        let held = self.remembered.held.read();
+        let known = held.objects.get(&place)?;
+        let own = known.metadata();
+        let is_same = own.uid.as_deref() == Some(&*metadata.uid)
+            && own.resource_version.as_deref() == Some(&*metadata.resource_version);
+        is_same.then(|| known.clone())
+    }
+
     /// Those who look at it are told, and find out why it cannot be read.
     fn cannot_read(&mut self, object: &RawValue, why: Unreadable) -> Option<String> {
         let only = serde_json::from_str::<OnlyMetadata>(object.get()).ok()?;
@@ -240,8 +274,10 @@ impl<T: Kind> Listener for Hearing<T> {
     }
 
     async fn seen(&mut self, object: &RawValue) -> Result<Option<String>, NobodyListens> {
-        let read =
-            if self.list.is_some() { Known::<T>::read_item(object.get()) } else { Known::read(object.get()) };
+        let read = match self.list {
+            Some(_) => Known::<T>::read_item(object.get()),
+            None => self.held_already(object).map_or_else(|| Known::read(object.get()), Ok),
+        };
         let known = match read {
             Ok(known) => known,
             Err(why) => return Ok(self.cannot_read(object, why)),

@@ -5,11 +5,12 @@
 //! when it needs it, which is seldom and never for long. A service has a place of its own already, and keeps it.
 
 use std::{
-    fs, process,
+    fs,
     path::{Path, PathBuf},
+    process,
 };
 
-use super::{Cgroups, SHARES, Tree, WEIGHT, MOST_SHARES, MOST_WEIGHT, weight_of_all, write};
+use super::{Cgroups, MOST_SHARES, MOST_WEIGHT, SHARES, Tree, WEIGHT, weight_of_all, write};
 
 /// This process has a place. It goes back to where it was when this is dropped.
 #[derive(Debug, Default)]

@@ -127,6 +127,35 @@ fn a_machine_is_brought_up_before_its_status_is_written_unless_that_says_what_to
 }
 
 #[test]
+fn what_changes_on_the_way_up_is_told_in_a_moment_and_holds_up_nothing() {
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    let mut vm = machine(RunStrategy::Always);
+    let mut there = instance(Phase::Pending);
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    assert_eq!(vm.status.printable_status, "Starting");
+
+    there.status.phase = Phase::Scheduled;
+    there.status.conditions =
+        serde_json::from_value(json!([{"type": "Ready", "status": "False", "reason": "GuestNotRunning"}]))
+            .unwrap();
+    let told = |vm: &VirtualMachine, instance: &VirtualMachineInstance| {
+        next_step(&look(vm, Some(instance), &claims, &images))
+    };
+    assert!(matches!(told(&vm, &there), Step::TellSoon(_)));
+    let mut stopped = vm.clone();
+    stopped.spec.run_strategy = Some(RunStrategy::Halted);
+    assert_eq!(told(&stopped, &there), Step::DeleteInstance { uid: "vmi-uid".into() });
+    there.status.phase = Phase::Running;
+    assert!(matches!(told(&vm, &there), Step::WriteStatus(_)), "that it runs is told at once");
+    there.status.phase = Phase::Scheduling;
+    there.status.conditions = serde_json::from_value(
+        json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]),
+    )
+    .unwrap();
+    assert!(matches!(told(&vm, &there), Step::WriteStatus(_)), "and so is what keeps it from running");
+}
+
+#[test]
 fn deletion_outranks_power_on() {
     let mut vm = machine(RunStrategy::Always);
     vm.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();

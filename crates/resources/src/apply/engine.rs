@@ -218,7 +218,8 @@ fn known(live: &Value, new: &Value, by_client: bool) -> Managers {
 fn settled<'a>(live: &'a Value, new: &Value, by_client: bool) -> Option<&'a [Value]> {
     let entries = live["metadata"].get("managedFields")?;
     let said = new["metadata"].get("managedFields").filter(|said| by_client && said.is_array());
-    let entries = entries.as_array().filter(|found| !found.is_empty() && said.is_none_or(|said| said == entries));
+    let entries =
+        entries.as_array().filter(|found| !found.is_empty() && said.is_none_or(|said| said == entries));
     entries.map(Vec::as_slice)
 }
 

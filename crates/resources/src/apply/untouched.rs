@@ -169,7 +169,10 @@ mod tests {
         empty[2]["fieldsV1"] = json!({});
         refused(&empty, &x, &own);
         let mut crowd = entries();
-        crowd.extend((0..MOST_UPDATE_MANAGERS).map(|number| entry(&format!("m{number}"), "Update", json!({"f:q": {}}))));
+        crowd.extend(
+            (0..MOST_UPDATE_MANAGERS)
+                .map(|number| entry(&format!("m{number}"), "Update", json!({"f:q": {}}))),
+        );
         refused(&crowd, &x, &own);
     }
 }
