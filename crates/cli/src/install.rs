@@ -49,7 +49,7 @@ pub fn install(config: &InstallConfig) -> Result<String, InstallError> {
         done.push(format!("The binary was copied to {}.", binary.display()));
     }
     let path = root.join(UNIT);
-    put(&path, unit(&config.data_dir, processors()).as_bytes(), 0o644)?;
+    put(&path, unit(&config.data_dir, processors(config)).as_bytes(), 0o644)?;
     done.push(format!("The service is described in {}.", path.display()));
     if config.root.is_some() || !Path::new("/").join(SYSTEMD).is_dir() {
         let why = if config.root.is_some() { "it is for another root" } else { "systemd does not run here" };
@@ -101,8 +101,14 @@ fn put(path: &Path, content: &[u8], mode: u32) -> Result<(), InstallError> {
     write().map_err(|source| InstallError::Write { path: path.to_owned(), source })
 }
 
-fn processors() -> u64 {
-    std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+/// Of the host that will run it.
+fn processors(config: &InstallConfig) -> u64 {
+    // Nobody knows how many another host will have.
+    const OF_SOME_HOST: u64 = 16;
+    match config.root {
+        Some(_) => OF_SOME_HOST,
+        None => std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+    }
 }
 
 /// The text of the unit. `data_dir` has been checked for what systemd reads otherwise than as it stands.

@@ -149,13 +149,8 @@ fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
 impl Machines {
     /// How long a status that may be another one in a moment is still not written.
     fn hold_back(&self, place: &Place) -> Option<Duration> {
-        let mut held_back = self.held_back.lock();
-        let since = *held_back.entry(place.clone()).or_insert_with(Instant::now);
-        let wait = A_MOMENT.checked_sub(since.elapsed()).filter(|wait| !wait.is_zero());
-        if wait.is_none() {
-            held_back.remove(place);
-        }
-        wait
+        let since = *self.held_back.lock().entry(place.clone()).or_insert_with(Instant::now);
+        A_MOMENT.checked_sub(since.elapsed()).filter(|wait| !wait.is_zero())
     }
 
     /// Acts, and tells how that went; answers whether it was done.

@@ -55,10 +55,16 @@ impl Tree {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub memory_bytes: u64,
+    pub cpu: CpuLimits,
+}
+
+/// What a machine may use of the processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuLimits {
     /// In thousandths of a CPU: when the host is busy, a machine with 400 gets twice what one with 200 gets.
-    pub cpu_weight_milli: u32,
+    pub weight_milli: u32,
     /// The ceiling, in thousandths of a CPU; without one a machine uses what is free.
-    pub cpu_ceiling_milli: Option<u32>,
+    pub ceiling_milli: Option<u32>,
 }
 
 /// Over which a CPU ceiling holds: the kernel's own default.
@@ -66,10 +72,10 @@ const PERIOD_MICROS: u64 = 100_000;
 /// The kernel takes no less.
 const LEAST_QUOTA_MICROS: u64 = 1_000;
 
-impl Limits {
+impl CpuLimits {
     /// The CPU time that all processes of a machine may use in each period.
     fn quota_micros(&self) -> Option<u64> {
-        let milli = u64::from(self.cpu_ceiling_milli?);
+        let milli = u64::from(self.ceiling_milli?);
         Some((milli * PERIOD_MICROS / 1_000).max(LEAST_QUOTA_MICROS))
     }
 }
@@ -105,7 +111,7 @@ impl Cgroups {
             let outcome = match tree {
                 Tree::V2 { root } => limit_v2(root, &root.join(&self.parent), &directory, limits),
                 Tree::Memory { .. } => write(&directory.join("memory.limit_in_bytes"), limits.memory_bytes),
-                Tree::Cpu { root } => limit_cpu_v1(&root.join(&self.parent), &directory, limits),
+                Tree::Cpu { root } => limit_cpu_v1(&root.join(&self.parent), &directory, limits.cpu),
             };
             if let Err(why) = outcome {
                 missing.push(why);
@@ -115,19 +121,17 @@ impl Cgroups {
         (joins, missing)
     }
 
-    /// Changes what a machine weighs from now on. Says in words what could not be done.
-    pub fn weigh(&self, machine: &MachineId, cpu_weight_milli: u32) -> Vec<String> {
-        let weigh = |tree: &Tree| {
-            let directory = self.directory(tree, machine);
-            let (file, value) = match tree {
-                Tree::Cpu { .. } => ("cpu.shares", shares(cpu_weight_milli)),
-                Tree::V2 { .. } => ("cpu.weight", weight(cpu_weight_milli)),
-                Tree::Memory { .. } => return Ok(()),
-            };
-            // A version-2 tree need not have the controller.
-            if directory.join(file).exists() { write(&directory.join(file), value) } else { Ok(()) }
+    /// Changes what a machine may use of the processors from now on. Says in words what could not be done.
+    pub fn limit_cpu(&self, machine: &MachineId, cpu: CpuLimits) -> Vec<String> {
+        let limit = |tree: &Tree| {
+            let (parent, directory) = (tree.root().join(&self.parent), self.directory(tree, machine));
+            match tree {
+                Tree::Cpu { .. } => limit_cpu_v1(&parent, &directory, cpu),
+                Tree::V2 { root } if offers(root, "cpu") => limit_cpu_v2(&parent, &directory, cpu),
+                Tree::V2 { .. } | Tree::Memory { .. } => Ok(()),
+            }
         };
-        self.trees.iter().filter_map(|tree| weigh(tree).err()).collect()
+        self.trees.iter().filter_map(|tree| limit(tree).err()).collect()
     }
 
     /// Removes a machine's cgroups. There is nothing in them any more when its lock is
@@ -224,11 +228,11 @@ fn weight(milli: u32) -> u64 {
     (u64::from(milli) * WEIGHT / 1000).clamp(LEAST_WEIGHT, MOST_WEIGHT)
 }
 
-fn limit_cpu_v1(parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
+fn limit_cpu_v1(parent: &Path, directory: &Path, cpu: CpuLimits) -> Result<(), String> {
     write(&parent.join("cpu.shares"), weight_of_all(SHARES).min(MOST_SHARES))?;
-    write(&directory.join("cpu.shares"), shares(limits.cpu_weight_milli))?;
+    write(&directory.join("cpu.shares"), shares(cpu.weight_milli))?;
     // One that was launched before may have had a ceiling.
-    if let Some(quota) = limits.quota_micros() {
+    if let Some(quota) = cpu.quota_micros() {
         write(&directory.join("cpu.cfs_period_us"), PERIOD_MICROS)?;
         write(&directory.join("cpu.cfs_quota_us"), quota)?;
     } else if directory.join("cpu.cfs_quota_us").exists() {
@@ -237,10 +241,25 @@ fn limit_cpu_v1(parent: &Path, directory: &Path, limits: Limits) -> Result<(), S
     Ok(())
 }
 
+fn limit_cpu_v2(parent: &Path, directory: &Path, cpu: CpuLimits) -> Result<(), String> {
+    write(&parent.join("cpu.weight"), weight_of_all(WEIGHT).min(MOST_WEIGHT))?;
+    write(&directory.join("cpu.weight"), weight(cpu.weight_milli))?;
+    if let Some(quota) = cpu.quota_micros() {
+        write(&directory.join("cpu.max"), format!("{quota} {PERIOD_MICROS}"))?;
+    } else if directory.join("cpu.max").exists() {
+        write(&directory.join("cpu.max"), "max")?;
+    }
+    Ok(())
+}
+
+/// Whether a tree of version 2 has a controller.
+fn offers(root: &Path, controller: &str) -> bool {
+    let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    offered.split_ascii_whitespace().any(|name| name == controller)
+}
+
 /// Each controller on its own: one that cannot be had is no reason to do without the other.
 fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Result<(), String> {
-    let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    let has = |controller: &str| offered.split_ascii_whitespace().any(|name| name == controller);
     // A controller must be handed down level by level.
     let hand_down = |controller: &str| {
         [root, parent]
@@ -253,16 +272,9 @@ fn limit_v2(root: &Path, parent: &Path, directory: &Path, limits: Limits) -> Res
     };
     let cpu = || {
         hand_down("cpu")?;
-        write(&parent.join("cpu.weight"), weight_of_all(WEIGHT).min(MOST_WEIGHT))?;
-        write(&directory.join("cpu.weight"), weight(limits.cpu_weight_milli))?;
-        if let Some(quota) = limits.quota_micros() {
-            write(&directory.join("cpu.max"), format!("{quota} {PERIOD_MICROS}"))?;
-        } else if directory.join("cpu.max").exists() {
-            write(&directory.join("cpu.max"), "max")?;
-        }
-        Ok(())
+        limit_cpu_v2(parent, directory, limits.cpu)
     };
-    let outcomes = [has("memory").then(memory), has("cpu").then(cpu)];
+    let outcomes = [offers(root, "memory").then(memory), offers(root, "cpu").then(cpu)];
     let missing: Vec<String> = outcomes.into_iter().flatten().filter_map(Result::err).collect();
     if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
 }
@@ -281,6 +293,10 @@ fn remove_directory(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn limits(weight_milli: u32, ceiling_milli: Option<u32>) -> Limits {
+        Limits { memory_bytes: 1 << 20, cpu: CpuLimits { weight_milli, ceiling_milli } }
+    }
 
     #[test]
     fn both_versions_and_their_mixture_are_recognised() {
@@ -318,8 +334,8 @@ mod tests {
         fs::create_dir_all(&machine).unwrap();
         // A kernel with realtime threads outside refuses the controller; here a directory stands in the way.
         fs::create_dir(parent.join("cpu.weight")).unwrap();
-        let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 1000, cpu_ceiling_milli: None };
-        let why = limit_v2(root, &parent, &machine, limits).unwrap_err();
+        let limited = limits(1000, None);
+        let why = limit_v2(root, &parent, &machine, limited).unwrap_err();
         assert!(why.contains("cpu.weight"), "{why}");
         assert_eq!(fs::read_to_string(machine.join("memory.max")).unwrap(), (1 << 20).to_string());
     }
@@ -330,8 +346,8 @@ mod tests {
         let file = root.path().join("not-a-directory");
         fs::write(&file, "").unwrap();
         let cgroups = Cgroups { trees: vec![Tree::Memory { root: file }], parent: "sheaf-test".into() };
-        let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 1000, cpu_ceiling_milli: None };
-        let (joins, missing) = cgroups.make(&"a".parse().unwrap(), limits);
+        let limited = limits(1000, None);
+        let (joins, missing) = cgroups.make(&"a".parse().unwrap(), limited);
         assert!(joins.is_empty());
         assert_eq!(missing.len(), 1, "{missing:?}");
     }
@@ -348,8 +364,8 @@ mod tests {
         for (ceiling, quota, max) in
             [(Some(1500), "150000", "150000 100000"), (Some(1), "1000", "1000 100000"), (None, "-1", "max")]
         {
-            let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 2000, cpu_ceiling_milli: ceiling };
-            let (_, missing) = cgroups.make(&"a".parse().unwrap(), limits);
+            let limited = limits(2000, ceiling);
+            let (_, missing) = cgroups.make(&"a".parse().unwrap(), limited);
             assert!(missing.is_empty(), "{missing:?}");
             assert_eq!(read(one.join("p/a/cpu.cfs_quota_us")), quota);
             assert_eq!(read(two.join("p/a/cpu.max")), max);
@@ -366,20 +382,20 @@ mod tests {
         let trees = vec![Tree::Cpu { root: one.clone() }, Tree::V2 { root: two.clone() }];
         let cgroups = Cgroups { trees, parent: "p".into() };
         let machine: MachineId = "a".parse().unwrap();
-        let limits = Limits { memory_bytes: 1 << 20, cpu_weight_milli: 4000, cpu_ceiling_milli: None };
-        assert!(cgroups.make(&machine, limits).1.is_empty());
+        let limited = limits(4000, None);
+        assert!(cgroups.make(&machine, limited).1.is_empty());
         let read = |file: PathBuf| fs::read_to_string(file).unwrap();
         for (milli, shares, weight) in
             [(250, "256", "25"), (1, "2", "1"), (0, "2", "1"), (u32::MAX, "262144", "10000")]
         {
-            assert!(cgroups.weigh(&machine, milli).is_empty());
+            assert!(cgroups.limit_cpu(&machine, limits(milli, Some(500)).cpu).is_empty());
+            assert_eq!(read(one.join("p/a/cpu.cfs_quota_us")), "50000");
             assert_eq!(read(one.join("p/a/cpu.shares")), shares);
             assert_eq!(read(two.join("p/a/cpu.weight")), weight);
         }
+        fs::write(two.join("cgroup.controllers"), "memory").unwrap();
         fs::remove_dir_all(two.join("p/a")).unwrap();
-        assert!(
-            cgroups.weigh(&machine, 1000).is_empty(),
-            "where there is no controller nothing is to be done"
-        );
+        let missing = cgroups.limit_cpu(&machine, limits(1000, None).cpu);
+        assert!(missing.is_empty(), "where there is no controller nothing is to be done: {missing:?}");
     }
 }

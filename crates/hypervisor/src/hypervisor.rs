@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use crate::{
-    cgroup::{Cgroups, Limits, NodeShelter},
+    cgroup::{Cgroups, CpuLimits, Limits, NodeShelter},
     command_line::command_line,
     descriptors::{self, DescriptorName, Descriptors, Numbers},
     directory::{Definition, MachineDirectory, MachineLock},
@@ -304,9 +304,8 @@ impl Hypervisor {
         let limits = Limits {
             memory_bytes: overhead::memory_limit_mib(machine) << 20,
             // QEMU first makes its devices, for which somebody waits, however busy the guests are that run already. That
-            // is a tenth of a second's work, and its own guest does not run yet.
-            cpu_weight_milli: STARTING_WEIGHT_MILLI,
-            cpu_ceiling_milli: machine.cpu.limit_milli,
+            // is a tenth of a second's work.
+            cpu: CpuLimits { weight_milli: STARTING_WEIGHT_MILLI, ceiling_milli: None },
         };
         let (cgroups, missing) = self.config.cgroups.make(id, limits);
         for what in missing {
@@ -341,7 +340,7 @@ impl Hypervisor {
         match self.first_answer(id, &directory, child).await {
             Ok(monitor) => {
                 self.after(Step::MonitorAnswered);
-                self.weigh(machine);
+                self.limit_cpu(machine, machine.cpu.weight_milli());
                 Ok(monitor)
             }
             Err(outcome) => {
@@ -441,11 +440,13 @@ impl Hypervisor {
         self.config.cgroups.clear_shelter();
     }
 
-    /// Gives a running machine what it asks for of busy processors; until then it has what a machine that starts has.
-    /// To be called for every machine that is found running: whoever launched it may have died before.
-    pub fn weigh(&self, machine: &Machine) {
-        for what in self.config.cgroups.weigh(&machine.id, machine.cpu.weight_milli()) {
-            tracing::warn!(machine = %machine.id, what, "a machine weighs more or less than it asks for");
+    /// Gives a running machine what it requests of busy processors, in thousandths of one, and no more than its limit
+    /// of any; until then it has what a machine that starts has. To be called for every machine that is found running:
+    /// whoever launched it may have died before.
+    pub fn limit_cpu(&self, machine: &Machine, weight_milli: u32) {
+        let limits = CpuLimits { weight_milli, ceiling_milli: machine.cpu.limit_milli };
+        for what in self.config.cgroups.limit_cpu(&machine.id, limits) {
+            tracing::warn!(machine = %machine.id, what, "a limit is missing");
         }
     }
 

@@ -20,6 +20,7 @@ use std::{
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::{
     fs::Mode,
+    io::Errno,
     process::{Resource, Rlimit},
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,8 @@ pub struct LaunchOrder {
 enum LaunchFailure {
     #[error("cannot take over what was handed over: {0}")]
     Handover(#[source] io::Error),
+    #[error("the node that starts this machine is of another version than its binary: restart the node")]
+    AnotherVersion,
     #[error("cannot read the order: {0}")]
     Order(#[source] serde_json::Error),
     #[error("{came} descriptors came where {expected} were announced")]
@@ -115,8 +118,16 @@ fn prepare() -> Result<(LaunchOrder, Vec<OwnedFd>), LaunchFailure> {
     Ok((order, descriptors))
 }
 
+/// A node of another version hands over in another way.
+fn misunderstood(why: io::Error) -> LaunchFailure {
+    match why.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) {
+        true => LaunchFailure::AnotherVersion,
+        false => LaunchFailure::Handover(why),
+    }
+}
+
 fn take_over() -> Result<(LaunchOrder, Vec<OwnedFd>), LaunchFailure> {
-    let mut all = handover::take(io::stdin()).map_err(LaunchFailure::Handover)?.into_iter();
+    let mut all = handover::take(io::stdin()).map_err(misunderstood)?.into_iter();
     let mut order = all.next().map(File::from).ok_or(LaunchFailure::Descriptors { came: 0, expected: 1 })?;
     order.rewind().map_err(LaunchFailure::Handover)?;
     let order: LaunchOrder =

@@ -3,7 +3,13 @@
 //! `nft` reads a ruleset, and the kernel takes all of it or none of it. A process killed
 //! at any moment therefore leaves either the rules that were or the rules that are to be.
 
-use std::{io, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
@@ -82,5 +88,9 @@ pub(crate) fn program() -> Option<PathBuf> {
     path.push(":/usr/local/sbin:/usr/sbin:/sbin");
     // Not where this process happens to be.
     let places = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
-    places.map(|directory| directory.join("nft")).find(|program| program.is_file())
+    places.map(|directory| directory.join("nft")).find(|program| can_be_run(program))
+}
+
+fn can_be_run(program: &Path) -> bool {
+    program.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

@@ -163,7 +163,11 @@ fn starting_step(seen: &Seen<'_>, write: &Step) -> Option<Step> {
 
 /// Whether nothing that is done depends on what is new in the status.
 pub fn is_for_reading_only(before: &VirtualMachineStatus, after: &VirtualMachineStatus) -> bool {
-    before.state_change_requests == after.state_change_requests && before.start_failure == after.start_failure
+    // That a machine ran at all is to be seen by its instance for as long as there is one, and written before that goes.
+    let is_same_strategy = before.run_strategy.is_none() || before.run_strategy == after.run_strategy;
+    before.state_change_requests == after.state_change_requests
+        && before.start_failure == after.start_failure
+        && is_same_strategy
 }
 
 /// Whether a status only tells more of a machine on its way up: in a moment there will be something else to tell, or it

@@ -18,6 +18,7 @@ use sheaf_planner::virtual_machine_instance::{
 };
 use sheaf_resources::kinds::virtual_machine_instance::{
     FOREGROUND_FINALIZER, VirtualMachineInstance,
+    demand::Demand,
     status::{ClaimInfo, Phase},
 };
 use tokio::{
@@ -47,6 +48,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOOK_SOON: Duration = Duration::from_millis(100);
 /// How often something is looked for that others must bring.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
+/// How long a machine may take to start before others start beside it, and to wait before it says so.
+const PLACE_PATIENCE: Duration = Duration::from_secs(10);
 /// How often the guest is asked: while it has not said all, and after that.
 const ASK_SOON: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(30);
@@ -64,6 +67,8 @@ pub struct Keeper {
     wake: Arc<Notify>,
     /// Among those that start.
     place: Option<OwnedSemaphorePermit>,
+    /// Whether it has what it requests of the processors, and not what a machine that starts has.
+    is_limited: bool,
     line: Option<Line>,
     guest: Guest,
     /// What stands in the way, as last seen.
@@ -117,6 +122,7 @@ impl Keeper {
             name,
             wake,
             place: None,
+            is_limited: false,
             line: None,
             guest: Guest::default(),
             trouble: None,
@@ -226,6 +232,7 @@ impl Keeper {
             phase = NEVER_STARTED;
         }
         if matches!(seen, Seen::Running { .. } | Seen::Stopping { .. }) {
+            self.limit_cpu(instance, &looked);
             self.ask_guest(instance, seen).await;
             if self.claims.is_empty() {
                 self.claims = self.hands.claim_infos(instance).await;
@@ -259,6 +266,15 @@ impl Keeper {
             }
             planned => self.take(planned, instance, &looked).await,
         }
+    }
+
+    /// Once for each machine that this process finds running, by what its object says: its definition may be of a version
+    /// that did not note it.
+    fn limit_cpu(&mut self, instance: &VirtualMachineInstance, looked: &Looked) {
+        let Some(machine) = looked.machine.as_ref().filter(|_| !self.is_limited) else { return };
+        let requested = Demand::of(&instance.spec).requested.cpu_milli;
+        self.hands.hypervisor.limit_cpu(machine, u32::try_from(requested).unwrap_or(u32::MAX));
+        self.is_limited = true;
     }
 
     /// What was seen of a machine that is to go and cannot be talked to: one that ran and whose monitor is stuck, or whose
@@ -327,10 +343,15 @@ impl Keeper {
     async fn has_place_to_start(&mut self) -> Result<bool, TurnError> {
         let mut place = pin!(self.hands.launches.clone().acquire_owned());
         let wake = self.wake.clone();
+        let mut patience = tokio::time::interval_at(Instant::now() + PLACE_PATIENCE, PLACE_PATIENCE);
         while self.place.is_none() {
             tokio::select! {
                 biased;
                 place = &mut place => self.place = place.ok(),
+                _ = patience.tick() => {
+                    tracing::info!(machine = %self.id, namespace = self.namespace, name = self.name,
+                        "waits until other machines have started");
+                }
                 () = wake.notified() => {
                     if self.read().await?.is_none_or(|instance| is_going(&instance)) {
                         return Ok(false);
@@ -339,6 +360,21 @@ impl Keeper {
             }
         }
         Ok(true)
+    }
+
+    /// Does what takes a place, and gives the place up if that takes unreasonably long: whatever it waits for is not the
+    /// processors, and others need not wait with it.
+    async fn while_in_place<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        match timeout(PLACE_PATIENCE, &mut work).await {
+            Ok(done) => done,
+            Err(_) => {
+                tracing::warn!(machine = %self.id, namespace = self.namespace, name = self.name,
+                    "takes longer than {PLACE_PATIENCE:?} to start; others go first");
+                self.place = None;
+                work.await
+            }
+        }
     }
 
     async fn start(
@@ -353,14 +389,21 @@ impl Keeper {
                 let ready = looked.machine.clone().filter(|machine| machine.start_paused == paused);
                 let machine = match ready {
                     Some(machine) => machine,
-                    None => hands.prepare(instance, &self.id, paused).await?,
+                    None => {
+                        let id = self.id.clone();
+                        self.while_in_place(hands.prepare(instance, &id, paused)).await?
+                    }
                 };
-                let launched = hands.launch(instance, &machine).await;
+                self.is_limited = false;
+                let launched = self.while_in_place(hands.launch(instance, &machine)).await;
                 self.place = None;
                 let monitor = launched?;
                 self.line = Some(Line::of(monitor));
             }
-            _ => drop(hands.prepare(instance, &self.id, instance.spec.starts_paused()).await?),
+            _ => {
+                let (id, paused) = (self.id.clone(), instance.spec.starts_paused());
+                self.while_in_place(hands.prepare(instance, &id, paused)).await?;
+            }
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ impl Hands {
                 looked.last_words = last_words;
                 Seen::Exited { how: if asked_to_go { Exit::PowerCut } else { Exit::Crashed } }
             }
-            State::Running { .. } => match self.run_state(id, line, looked.machine.as_ref()).await {
+            State::Running { .. } => match self.run_state(id, line).await {
                 // It is about to be started again, unless somebody wants it off by now.
                 Some(RunState::Shutdown)
                     if self.soft_reboots.contains(id)
@@ -112,18 +112,10 @@ impl Hands {
         Ok(looked)
     }
 
-    async fn run_state(
-        &self,
-        id: &MachineId,
-        line: &mut Option<Line>,
-        machine: Option<&Machine>,
-    ) -> Option<RunState> {
+    async fn run_state(&self, id: &MachineId, line: &mut Option<Line>) -> Option<RunState> {
         if line.is_none() {
             match self.hypervisor.monitor(id).await {
-                Ok(monitor) => {
-                    *line = Some(Line::of(monitor));
-                    machine.into_iter().for_each(|machine| self.hypervisor.weigh(machine));
-                }
+                Ok(monitor) => *line = Some(Line::of(monitor)),
                 Err(why) => {
                     tracing::debug!(machine = %id, %why, "its monitor does not answer");
                     return None;

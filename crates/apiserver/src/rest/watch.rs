@@ -3,12 +3,15 @@
 //! A watch pulls from its table's log by revision, so a slow reader holds a number, not a queue. When
 //! the log has moved past it, it gets an `Expired` error event and lists again.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use sheaf_resources::field_error::{FieldError, FieldPath};
-use tokio::{sync::watch::Receiver, time::Instant};
+use tokio::{
+    sync::watch::Receiver,
+    time::{Instant, Sleep, sleep_until},
+};
 
 use super::{
     Call,
@@ -34,6 +37,8 @@ use crate::{
 const BATCH: usize = 256;
 /// Bytes gathered before they are handed on.
 const PIECE: usize = 64 * 1024;
+/// For what an event says before and after the tail of its object.
+const ROOM_BESIDE_TAIL: usize = 256;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch that ends by the clock says so long before where the next one can begin.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
@@ -110,11 +115,13 @@ impl ApiServer {
             bookmarks: call.query.flag("allowWatchBookmarks"),
             next_bookmark: bookmark_after(Instant::now(), Instant::now() + timeout),
             deadline: Instant::now() + timeout,
+            alarm: Box::pin(sleep_until(Instant::now() + timeout)),
             columns_sent: false,
             over: false,
             _open: self.metrics.watch_opened(),
         };
-        Ok(respond::stream(futures::stream::unfold(follower, |mut follower| async move {
+        // Boxed, because each piece moves it.
+        Ok(respond::stream(futures::stream::unfold(Box::new(follower), |mut follower| async move {
             follower.next_piece().await.map(|piece| (piece, follower))
         })))
     }
@@ -194,6 +201,8 @@ struct Follower {
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
+    /// Goes off when there is something to do by the clock. Kept, because setting one up for every change is dear.
+    alarm: Pin<Box<Sleep>>,
     columns_sent: bool,
     over: bool,
     _open: crate::metrics::OpenWatch,
@@ -257,12 +266,15 @@ impl Follower {
     /// Waits for something to look at; false when the watch is over.
     async fn wait(&mut self) -> bool {
         let wake = if self.bookmarks { self.next_bookmark.min(self.deadline) } else { self.deadline };
+        if self.alarm.deadline() != wake {
+            self.alarm.as_mut().reset(wake);
+        }
         tokio::select! {
             biased;
             _ = self.stopping.wait_for(|stopping| *stopping) => false,
             () = self.table.changes(self.seen) => true,
             () = self.server.registry.definition_changes(self.definitions_seen), if self.served.kind.custom => true,
-            () = tokio::time::sleep_until(wake) => Instant::now() < self.deadline,
+            () = self.alarm.as_mut() => Instant::now() < self.deadline,
         }
     }
 
@@ -309,6 +321,7 @@ impl Follower {
         let api_version = if partial.is_some() { "meta.k8s.io/v1" } else { &self.api_version };
         let object = partial.as_ref().unwrap_or(object);
         let tail = at.map(|revision| object.tail_at(revision));
+        out.reserve(object.tail.len() + ROOM_BESIDE_TAIL);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.name().as_bytes());
         out.extend_from_slice(b"\",\"object\":");

@@ -406,6 +406,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_the_watch_brings_of_an_own_write_is_told_and_not_read_again() {
+        let mut told = Told::new();
+        told.lists(&[], 9).await;
+        told.remembered.learn(known("a", 12));
+        let written = told.remembered.find("ns", "a").unwrap().unwrap().typed;
+        told.sees("a", 12).await;
+        let held = told.remembered.find("ns", "a").unwrap().unwrap().typed;
+        assert!(Arc::ptr_eq(&written, &held));
+        assert_eq!(told.notices().await, ["3 a"]);
+        // Another of its name is another one, whatever its version.
+        let mut other: serde_json::Value = serde_json::from_str(raw("a", 12).get()).unwrap();
+        other["metadata"]["uid"] = "another-uid".into();
+        let other = RawValue::from_string(other.to_string()).unwrap();
+        assert!(told.hearing.seen(&other).await.is_ok());
+        let held = told.remembered.find("ns", "a").unwrap().unwrap().typed;
+        assert_eq!(held.metadata.uid.as_deref(), Some("another-uid"));
+    }
+
+    #[tokio::test]
     async fn what_was_written_is_held_at_once_and_an_older_event_does_not_undo_it() {
         let mut told = Told::new();
         told.lists(&[("a", 5)], 9).await;

@@ -10,7 +10,7 @@ use std::{
     process,
 };
 
-use super::{Cgroups, MOST_SHARES, MOST_WEIGHT, SHARES, Tree, WEIGHT, weight_of_all, write};
+use super::{Cgroups, MOST_SHARES, MOST_WEIGHT, SHARES, Tree, WEIGHT, offers, weight_of_all, write};
 
 /// This process has a place. It goes back to where it was when this is dropped.
 #[derive(Debug, Default)]
@@ -28,9 +28,11 @@ impl Cgroups {
         let mut missing = Vec::new();
         for tree in self.trees.iter().filter(|tree| is_in_root(tree, &own)) {
             let place = self.place_of_node(tree);
+            let entered = NodeShelter { places: vec![(tree.root().to_owned(), place.clone())] };
             match enter(tree, &place) {
-                Ok(true) => shelter.places.push((tree.root().to_owned(), place)),
-                Ok(false) => {}
+                Ok(true) => shelter.places.extend(entered.keep()),
+                Ok(false) => drop(entered.keep()),
+                // Back out of what was entered halfway.
                 Err(why) => missing.push(why),
             }
         }
@@ -47,6 +49,12 @@ impl Cgroups {
 
     fn place_of_node(&self, tree: &Tree) -> PathBuf {
         tree.root().join(format!("{}-node", self.parent))
+    }
+}
+
+impl NodeShelter {
+    fn keep(mut self) -> Vec<(PathBuf, PathBuf)> {
+        std::mem::take(&mut self.places)
     }
 }
 
@@ -79,8 +87,7 @@ fn enter(tree: &Tree, place: &Path) -> Result<bool, String> {
         Tree::Memory { .. } => return Ok(false),
         Tree::Cpu { .. } => ("cpu.shares", weight_of_all(SHARES).min(MOST_SHARES)),
         Tree::V2 { root } => {
-            let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-            if !offered.split_ascii_whitespace().any(|name| name == "cpu") {
+            if !offers(root, "cpu") {
                 return Ok(false);
             }
             ("cpu.weight", weight_of_all(WEIGHT).min(MOST_WEIGHT))

@@ -59,6 +59,7 @@ fn settle_at(vm: &mut VirtualMachine, instance: Option<&VirtualMachineInstance>,
             step => {
                 // As it is written if the step cannot be taken.
                 if let Some(Step::WriteStatus(status)) = status_step(&seen) {
+                    assert!(is_for_reading_only(&vm.status, &status), "{step:?} comes before {status:?}");
                     vm.status = *status;
                 }
                 return step;
@@ -143,8 +144,12 @@ fn what_changes_on_the_way_up_is_told_in_a_moment_and_holds_up_nothing() {
     };
     assert!(matches!(told(&vm, &there), Step::TellSoon(_)));
     let mut stopped = vm.clone();
-    stopped.spec.run_strategy = Some(RunStrategy::Halted);
+    stopped.status.state_change_requests = vec![StateChangeRequest::stop("vmi-uid")];
     assert_eq!(told(&stopped, &there), Step::DeleteInstance { uid: "vmi-uid".into() });
+    let mut changed = vm.clone();
+    changed.spec.run_strategy = Some(RunStrategy::RerunOnFailure);
+    let step = told(&changed, &there);
+    assert!(matches!(step, Step::WriteStatus(_)), "it would be started again after a stop: {step:?}");
     there.status.phase = Phase::Running;
     assert!(matches!(told(&vm, &there), Step::WriteStatus(_)), "that it runs is told at once");
     there.status.phase = Phase::Scheduling;

@@ -263,17 +263,23 @@ pub fn updated<V: Versions>(
 ) -> Result<Option<Value>, ApplyError> {
     let writer = Writer { versions, manager, not_reached, now };
     let by_client = manager.subresource.is_empty();
-    if let Some(entries) = settled(live, new, by_client)
-        && let Some(owners) = untouched::owners(entries, &writer.changes(live, new)?, manager, now)
-    {
-        return Ok(Some(owners.into()));
+    let mut compared = None;
+    if let Some(entries) = settled(live, new, by_client) {
+        let changes = writer.changes(live, new)?;
+        if let Some(owners) = untouched::owners(entries, &changes, manager, now) {
+            return Ok(Some(owners.into()));
+        }
+        compared = Some(changes);
     }
     let managers = known(live, new, by_client);
     if managers.0.is_empty() && live["metadata"]["uid"].is_string() {
         return Ok(None);
     }
     let mut managers = writer.reconciled(managers);
-    let changes = writer.changes(live, new)?;
+    let changes = match compared {
+        Some(changes) => changes,
+        None => writer.changes(live, new)?,
+    };
     writer.take_from_others(live, new, &changes, &mut managers)?;
     writer.give(changes, &mut managers);
     managers.cap();

@@ -28,6 +28,7 @@ pub(super) fn owners(
     }
     let mut own = None;
     let mut updates = 0;
+    let touched = [&given, &changes.removed];
     for (index, entry) in entries.iter().enumerate() {
         // What is said in another version is compared in that version.
         if entry["fieldsType"] != "FieldsV1" || entry["apiVersion"] != manager.api_version.as_str() {
@@ -39,7 +40,7 @@ pub(super) fn owners(
         let is_own = operation == manager.operation
             && entry["manager"] == manager.name.as_str()
             && entry["subresource"].as_str().unwrap_or_default() == manager.subresource;
-        if has_any(fields, &changes.removed) {
+        if has_any(fields, &changes.removed) || touched.iter().any(|set| has_more_below(fields, set)) {
             return None;
         }
         match is_own {
@@ -83,6 +84,15 @@ fn has_all(fields: &Map<String, Value>, set: &FieldSet) -> bool {
     set.nodes().all(|(step, is_member, below)| {
         at(fields, step)
             .is_some_and(|(is_theirs, fields)| (is_theirs || !is_member) && has_all(fields, below))
+    })
+}
+
+/// Whether fields are owned below a member of the set, which may have come to be owned as a whole since.
+fn has_more_below(fields: &Map<String, Value>, set: &FieldSet) -> bool {
+    set.nodes().any(|(step, is_member, below)| {
+        at(fields, step).is_some_and(|(_, fields)| {
+            (is_member && fields.keys().any(|name| name != ITSELF)) || has_more_below(fields, below)
+        })
     })
 }
 
@@ -159,6 +169,9 @@ mod tests {
         refused(&entries(), &x, &Manager { operation: Operation::Apply, ..own.clone() });
         let removed = FieldSet::from_json(&json!({"f:spec": {"f:b": {}}})).unwrap();
         refused(&entries(), &Comparison { removed, ..x.clone() }, &own);
+        let mut once_in_parts = entries();
+        once_in_parts[2]["fieldsV1"] = json!({"f:status": {"f:x": {"f:part": {}}}});
+        refused(&once_in_parts, &x, &own);
         let mut two_versions = entries();
         two_versions[0]["apiVersion"] = "v2".into();
         refused(&two_versions, &x, &own);
