@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sheaf_resources::kinds::virtual_machine_instance::status::{Phase, PhaseTransition};
+use sheaf_resources::kinds::{
+    virtual_machine::status::StateChangeRequest,
+    virtual_machine_instance::status::{Phase, PhaseTransition},
+};
 
 use super::*;
 
