@@ -56,6 +56,32 @@ fn conditions(instance: &Value, kind: &str) -> Value {
 }
 
 #[test]
+fn what_a_machine_uses_is_counted_by_its_node_and_kept_for_graphs() {
+    let Some(farm) = farm() else { return };
+    create(farm, "counted", 50, "Always", |_| {});
+    farm.running("counted");
+    let of_it = |metric: &str| format!("{metric}{{node=\"n1\",namespace=\"default\",name=\"counted\"");
+    patience::until("its processor time to be counted", || {
+        let page = farm.api().get("/metrics");
+        let used =
+            page.text().lines().find(|line| line.starts_with(&of_it("kubevirt_vmi_cpu_usage_seconds_total")));
+        used?.rsplit(' ').next()?.parse::<f64>().ok().filter(|seconds| *seconds > 0.0)
+    });
+    let page = farm.api().get("/metrics");
+    assert!(page.text().lines().any(|line| line.starts_with(&of_it("kubevirt_vmi_info"))), "{}", page.text());
+    let history =
+        "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/counted/history";
+    patience::until("its history to begin", || {
+        let points = farm.api().get(history).object()["points"].as_array().cloned().unwrap_or_default();
+        points
+            .iter()
+            .any(|point| point["memoryBytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20))
+            .then_some(())
+    });
+    farm.api().delete(&format!("{MACHINES}/counted"));
+}
+
+#[test]
 fn a_machine_boots_and_obeys_its_power_button_and_leaves_nothing_but_its_disk() {
     let Some(farm) = farm() else { return };
     create(farm, "boots", 1, "Always", |_| {});

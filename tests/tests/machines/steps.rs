@@ -86,6 +86,15 @@ impl Story {
         (uid, processes[0])
     }
 
+    /// Of an instance that was followed by another one of the same machine.
+    fn nothing_is_left_of(&self, uid: &str, number: u64) {
+        patience::until(format!("step {number}: nothing is left of instance {uid}"), || {
+            let left = self.farm().leftovers(&[uid.to_owned()]);
+            let is_there = left.iter().any(|what| what.contains(uid));
+            (!is_there && self.farm().taps().len() == 1).then_some(())
+        });
+    }
+
     fn is_gone_from_the_host(&self, number: u64, but: &[&str]) {
         let farm = self.farm();
         assert_eq!(farm.processes(self.uuid), [] as [i32; 0], "step {number}: no process is left");
@@ -188,8 +197,10 @@ fn soak_a_stop_that_the_guest_obeys_survives_death_after_every_step() {
 fn a_restart_survives_death_after_every_step() {
     let mut story = Story::begin("11111111-0000-4000-8000-000000000003");
     start(story.farm());
+    let mut last = None;
     for number in 1..MOST {
         let (before, _) = story.is_running(number);
+        assert!(last.is_none_or(|last| last == before), "step {number}: nobody asked for yet another one");
         let is_another = |farm: &Farm| {
             farm.instance(NAME).is_some_and(|instance| {
                 instance["metadata"]["uid"] != before.as_str() && instance["status"]["phase"] == "Running"
@@ -210,7 +221,8 @@ fn a_restart_survives_death_after_every_step() {
         patience::until(format!("step {number}: another instance"), || {
             is_another(story.farm()).then_some(())
         });
-        story.is_running(number);
+        last = Some(story.is_running(number).0);
+        story.nothing_is_left_of(&before, number);
         if done {
             assert!(number > 15, "a restart has more steps than {number}");
             return;

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
-    house::{House, MAPS},
+    house::{Answer, House, MAPS},
     machine::{CLAIMS, INSTANCES, claim, instance},
 };
 
@@ -51,6 +51,23 @@ async fn of_many_creates_at_once_exactly_as_many_succeed_as_there_may_be() {
         (used(&one, "count/configmaps").await, used(&other, "configmaps").await),
         ("10".into(), "10".into())
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_disks_and_machines_at_once_exactly_those_are_made_that_fit() {
+    let one = House::new().await;
+    let other = House::on(one.store.clone()).await;
+    // A claim takes 1 GiB, an instance two processors and 2 GiB.
+    limit(&one, json!({"requests.storage": "7Gi", "limits.memory": "11Gi", "limits.cpu": "100"})).await;
+    let through = |n: usize| if n.is_multiple_of(2) { &one } else { &other };
+    let disks = join_all((0..32).map(|n| through(n).post(CLAIMS, claim(&format!("c{n}")))));
+    let machines = join_all((0..32).map(|n| through(n).post(INSTANCES, instance(&format!("i{n}")))));
+    let (disks, machines) = futures::future::join(disks, machines).await;
+    let made = |answers: &[Answer]| answers.iter().filter(|answer| answer.code == 201).count();
+    assert_eq!((made(&disks), made(&machines)), (7, 5));
+    for what in [("requests.storage", "7Gi"), ("limits.memory", "10Gi"), ("limits.cpu", "10")] {
+        assert_eq!(used(&other, what.0).await, what.1, "{}", what.0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,10 @@ use sheaf_resources::kinds::{
     virtual_machine_instance::{VirtualMachineInstance, status::Phase},
 };
 use sheaf_world::World;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
 use tokio_tungstenite::tungstenite::Message;
 
 use self::{
@@ -51,6 +54,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const BOOT_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// How long SSH may take to say its name.
 const SSH_PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than a guest on a bridge of this host takes.
+const NEXT_DOOR_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
@@ -109,13 +114,14 @@ pub async fn run(config: &DemoConfig, world: &World) -> Result<Shown, DemoError>
     ensure_machine(&cluster, wanted, &mut progress).await?;
     let address = wait_until_it_can_be_entered(&cluster, config, world, &mut progress).await?;
     progress.done(&format!("the machine {} is up at {address}", config.name));
+    let here = is_this_host(&cluster.streams) && is_next_door(&address).await;
     Ok(Shown {
         namespace: config.namespace.clone(),
         name: config.name.clone(),
         address,
         key,
         kubeconfig: config.kubeconfig.clone(),
-        here: is_this_host(&cluster.streams),
+        here,
     })
 }
 
@@ -292,7 +298,14 @@ async fn ssh_answers(streams: &Streams, namespace: &str, name: &str, world: &Wor
     timeout(SSH_PATIENCE, asking).await.unwrap_or_else(|_| Err("it says nothing".into()))
 }
 
-/// Whether the API server's address is one of this computer: then the machines' addresses are next door.
+/// Whether the machine can be reached at its address, which behind QEMU's user-mode network nobody can.
+async fn is_next_door(address: &str) -> bool {
+    let Ok(address) = address.parse::<IpAddr>() else { return false };
+    let reached = timeout(NEXT_DOOR_PATIENCE, TcpStream::connect((address, 22))).await;
+    matches!(reached, Ok(Ok(_)))
+}
+
+/// Whether the API server's address is one of this computer: then the machines may be next door.
 fn is_this_host(streams: &Streams) -> bool {
     let host = streams.server().host().unwrap_or_default().trim_matches(['[', ']']);
     host.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok())

@@ -15,6 +15,8 @@ mod engine;
 mod field_set;
 pub mod last_applied;
 mod managers;
+#[cfg(test)]
+mod model;
 mod shape;
 mod step;
 #[cfg(test)]

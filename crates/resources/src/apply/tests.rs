@@ -8,7 +8,7 @@ use super::*;
 use crate::schema::Schema;
 
 /// A kind with one of everything: declared fields, a free map, lists of every sort, something atomic.
-fn schema() -> Schema {
+pub(super) fn schema() -> Schema {
     Schema::parse(&json!({"type": "object", "properties": {
         "apiVersion": {"type": "string"}, "kind": {"type": "string"},
         "metadata": {"type": "object", "properties": {
@@ -30,7 +30,7 @@ fn schema() -> Schema {
     .unwrap()
 }
 
-struct One(Schema);
+pub(super) struct One(pub(super) Schema);
 
 impl Versions for One {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
@@ -49,7 +49,7 @@ struct Story {
     hour: u32,
 }
 
-fn manager(name: &str, operation: Operation) -> Manager {
+pub(super) fn manager(name: &str, operation: Operation) -> Manager {
     Manager { operation, name: name.into(), api_version: "v1".into(), subresource: String::new() }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn owned_by(mut object: Value, owners: Option<Value>) -> Value {
     object
 }
 
-fn whole(mut spec: Value) -> Value {
+pub(super) fn whole(mut spec: Value) -> Value {
     spec["apiVersion"] = "v1".into();
     spec["kind"] = "Thing".into();
     spec["metadata"]["name"] = "one".into();
@@ -256,7 +256,7 @@ fn what_was_there_before_anybody_applied_belongs_to_somebody_else() {
 }
 
 #[test]
-fn a_null_takes_a_field_away_from_nobody_but_is_owned() {
+fn where_nothing_is_declared_every_member_is_owned() {
     let mut story = Story::begin();
     story.apply("a", json!({"status": {"anything": {"deep": 1}}}));
     assert_eq!(
