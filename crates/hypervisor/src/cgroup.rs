@@ -298,6 +298,19 @@ mod tests {
         Limits { memory_bytes: 1 << 20, cpu: CpuLimits { weight_milli, ceiling_milli } }
     }
 
+    /// A tree of each version that shares out processors: their roots, and what is in both.
+    fn both_versions(root: &Path) -> (PathBuf, PathBuf, Cgroups) {
+        let (one, two) = (root.join("v1"), root.join("v2"));
+        fs::create_dir_all(&two).unwrap();
+        fs::write(two.join("cgroup.controllers"), "cpu").unwrap();
+        let trees = vec![Tree::Cpu { root: one.clone() }, Tree::V2 { root: two.clone() }];
+        (one, two, Cgroups { trees, parent: "p".into() })
+    }
+
+    fn read(file: PathBuf) -> String {
+        fs::read_to_string(file).unwrap()
+    }
+
     #[test]
     fn both_versions_and_their_mixture_are_recognised() {
         let v2 = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot";
@@ -355,12 +368,7 @@ mod tests {
     #[test]
     fn a_cpu_ceiling_is_set_and_taken_back() {
         let root = tempfile::tempdir().unwrap();
-        let (one, two) = (root.path().join("v1"), root.path().join("v2"));
-        fs::create_dir_all(&two).unwrap();
-        fs::write(two.join("cgroup.controllers"), "cpu").unwrap();
-        let trees = vec![Tree::Cpu { root: one.clone() }, Tree::V2 { root: two.clone() }];
-        let cgroups = Cgroups { trees, parent: "p".into() };
-        let read = |file: PathBuf| fs::read_to_string(file).unwrap();
+        let (one, two, cgroups) = both_versions(root.path());
         for (ceiling, quota, max) in
             [(Some(1500), "150000", "150000 100000"), (Some(1), "1000", "1000 100000"), (None, "-1", "max")]
         {
@@ -376,15 +384,10 @@ mod tests {
     #[test]
     fn a_machine_weighs_what_it_asks_for_and_never_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let (one, two) = (root.path().join("v1"), root.path().join("v2"));
-        fs::create_dir_all(&two).unwrap();
-        fs::write(two.join("cgroup.controllers"), "cpu").unwrap();
-        let trees = vec![Tree::Cpu { root: one.clone() }, Tree::V2 { root: two.clone() }];
-        let cgroups = Cgroups { trees, parent: "p".into() };
+        let (one, two, cgroups) = both_versions(root.path());
         let machine: MachineId = "a".parse().unwrap();
         let limited = limits(4000, None);
         assert!(cgroups.make(&machine, limited).1.is_empty());
-        let read = |file: PathBuf| fs::read_to_string(file).unwrap();
         for (milli, shares, weight) in
             [(250, "256", "25"), (1, "2", "1"), (0, "2", "1"), (u32::MAX, "262144", "10000")]
         {
