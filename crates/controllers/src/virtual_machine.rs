@@ -112,14 +112,14 @@ impl Reconciler for Machines {
                 }
                 step => {
                     self.held_back.lock().remove(place);
-                    let unwritten = virtual_machine::status_step(&look.seen(&vm.typed, now));
+                    let unwritten = virtual_machine::unwritten_status(&look.seen(&vm.typed, now));
                     let done = self.take(&eyes, &step, place, &vm, look).await;
                     if matches!(done, Ok(true)) {
                         continue;
                     }
                     // Whoever waits for a machine that cannot be brought up reads at least how it is.
-                    let is_it = |write: &Step| *write == step || matches!(step, Step::TellSoon(_));
-                    if let Some(Step::WriteStatus(status)) = unwritten.filter(|write| !is_it(write)) {
+                    let is_it = matches!(step, Step::WriteStatus(_) | Step::TellSoon(_));
+                    if let Some(status) = unwritten.filter(|_| !is_it) {
                         vm.write_status(json!(status)).await?;
                     }
                     return done.map(|_| Next::again_after(crate::LOOK_AGAIN));

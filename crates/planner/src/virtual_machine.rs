@@ -115,13 +115,13 @@ pub enum Step {
 }
 
 pub fn next_step(seen: &Seen<'_>) -> Step {
-    match status_step(seen) {
+    match unwritten_status(seen) {
         None => acting_step(seen),
-        Some(Step::WriteStatus(status)) if is_passing(seen, &status) => match acting_step(seen) {
+        Some(status) if is_passing(seen, &status) => match acting_step(seen) {
             Step::Rest => Step::TellSoon(status),
             step => step,
         },
-        Some(write) => starting_step(seen, &write).unwrap_or(write),
+        Some(status) => starting_step(seen, &status).unwrap_or(Step::WriteStatus(status)),
     }
 }
 
@@ -145,14 +145,13 @@ fn acting_step(seen: &Seen<'_>) -> Step {
 }
 
 /// What is to be written into the status, if anything is.
-pub fn status_step(seen: &Seen<'_>) -> Option<Step> {
+pub fn unwritten_status(seen: &Seen<'_>) -> Option<Box<VirtualMachineStatus>> {
     let status = status::status_of(seen);
-    (status != seen.vm.status).then(|| Step::WriteStatus(Box::new(status)))
+    (status != seen.vm.status).then(|| Box::new(status))
 }
 
 /// What brings a machine up, where that need not wait for the status. If it fails, the status is still to be written.
-fn starting_step(seen: &Seen<'_>, write: &Step) -> Option<Step> {
-    let Step::WriteStatus(status) = write else { return None };
+fn starting_step(seen: &Seen<'_>, status: &VirtualMachineStatus) -> Option<Step> {
     let is_going = seen.vm.metadata.deletion_timestamp.is_some();
     if seen.instance.is_some() || is_going || !is_for_reading_only(&seen.vm.status, status) {
         return None;
