@@ -32,7 +32,7 @@ build: ## Build the release binary, target/release/sheaf
 
 bench: build ## Measure speed and memory; the table also goes to bench/results/
 	@scripts/install-packages test
-	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --package sheaf-tests --bench api --bench machines
+	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --package sheaf-tests --bench api --bench machines --bench storage
 
 bench-peer: build ## Measure the original API server and Sheaf side by side; the table also goes to bench/results/
 	@scripts/install-packages build test

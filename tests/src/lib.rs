@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+pub mod audit_log;
 pub mod bench;
 pub mod definitions;
 pub mod http;
@@ -17,4 +18,5 @@ pub mod original;
 pub mod patience;
 pub mod program;
 pub mod server;
+pub mod terminal;
 pub mod virtctl;

@@ -18,11 +18,26 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{http::Credentials, patience::TOO_LONG};
 
+/// The user that [`Rights::OrdinaryUser`] is: nobody whom Debian knows.
+pub const ORDINARY_USER: u32 = 61_234;
+
+/// What the kernel lets a node do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// What the tests themselves may.
+    Ours,
+    /// Nobody changes the network, root or not.
+    NoNetwork,
+    /// Neither root nor anything that root could hand on.
+    OrdinaryUser,
+}
+
 /// A running node.
 pub struct Node {
     child: Child,
     url: String,
     directory: PathBuf,
+    rights: Rights,
     _undertaker: ChildStdin,
 }
 
@@ -36,15 +51,35 @@ impl Node {
     pub fn start_with(arguments: &[&str]) -> Node {
         // Kept here and removed by the undertaker: it may have to outlive a kill and a restart.
         let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
-        Node::start_on(directory, "127.0.0.1:0", arguments)
+        Node::start_on(directory, "127.0.0.1:0", Rights::Ours, arguments)
     }
 
-    /// The same where the kernel lets nobody change the network, root or not.
-    pub fn start_without_network_rights(arguments: &[&str]) -> Node {
+    /// The same with a disk of its own for all its data, so large.
+    pub fn start_on_disk(bytes: u64, arguments: &[&str]) -> Node {
         let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
-        let mut program = Command::new("setpriv");
-        program.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", "--"]).arg(binary());
-        Node::start_program(program, directory, "127.0.0.1:0", arguments).expect("a node without rights")
+        let (disk, data) = (directory.join("disk"), directory.join("data"));
+        fs::File::create(&disk).unwrap().set_len(bytes).unwrap();
+        fs::create_dir(&data).unwrap();
+        for (program, options) in [("mkfs.ext4", &["-q", "-m", "0"][..]), ("mount", &["-o", "loop"])] {
+            let mut command = Command::new(program);
+            command.args(options).arg(&disk).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+            if program == "mount" {
+                command.arg(&data);
+            }
+            assert!(command.status().unwrap().success(), "{command:?}");
+        }
+        // What a new file system has of its own is not what a node expects to find.
+        fs::remove_dir(data.join("lost+found")).unwrap();
+        Node::start_on(directory, "127.0.0.1:0", Rights::Ours, arguments)
+    }
+
+    /// The same with fewer rights.
+    pub fn start_with_rights(rights: Rights, arguments: &[&str]) -> Node {
+        let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
+        if rights == Rights::OrdinaryUser {
+            std::os::unix::fs::chown(&directory, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
+        }
+        Node::start_on(directory, "127.0.0.1:0", rights, arguments)
     }
 
     /// Another node with the same certificates and keys, as a second management node of one cluster has
@@ -62,28 +97,19 @@ impl Node {
             }
         }
         fs::copy(from.join("format"), to.join("format")).unwrap();
-        Node::start_on(directory, "127.0.0.1:0", arguments)
+        Node::start_on(directory, "127.0.0.1:0", Rights::Ours, arguments)
     }
 
-    fn start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Node {
+    fn start_on(directory: PathBuf, listen: &str, rights: Rights, arguments: &[&str]) -> Node {
         let log_file = directory.join("log");
-        Node::try_start_on(directory, listen, arguments)
+        Node::try_start_on(directory, listen, rights, arguments)
             .unwrap_or_else(|| panic!("the node is not ready: {}", fs::read_to_string(log_file).unwrap()))
     }
 
     /// None if it ended, or took too long, before it was ready.
-    fn try_start_on(directory: PathBuf, listen: &str, arguments: &[&str]) -> Option<Node> {
-        Node::start_program(Command::new(binary()), directory, listen, arguments)
-    }
-
-    fn start_program(
-        mut program: Command,
-        directory: PathBuf,
-        listen: &str,
-        arguments: &[&str],
-    ) -> Option<Node> {
+    fn try_start_on(directory: PathBuf, listen: &str, rights: Rights, arguments: &[&str]) -> Option<Node> {
         let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
-        let mut child = program
+        let mut child = program(rights, &directory)
             .args(["up", "--name", "n1", "--listen", listen, "--data-dir"])
             .arg(directory.join("data"))
             .args(arguments)
@@ -106,7 +132,7 @@ impl Node {
             return None;
         };
         let url = line.split_whitespace().find(|word| word.starts_with("https://")).expect(&line).to_owned();
-        Some(Node { child, url, directory, _undertaker: undertaker })
+        Some(Node { child, url, directory, rights, _undertaker: undertaker })
     }
 
     /// `https://ADDR:PORT`.
@@ -170,8 +196,9 @@ impl Node {
 
     /// The same, with more arguments for `sheaf up`.
     pub fn start_again_with(self, arguments: &[&str]) -> Node {
+        let rights = self.rights;
         let (directory, address) = self.into_place();
-        Node::start_on(directory, &address, arguments)
+        Node::start_on(directory, &address, rights, arguments)
     }
 
     /// The place of a node that ended, for [`Node::start_mortal`].
@@ -186,7 +213,7 @@ impl Node {
     /// Starts a node on a directory and at an address that it had before. None if it ended before it was ready, as
     /// one does that is told to die.
     pub fn start_mortal(place: &(PathBuf, String), arguments: &[&str]) -> Option<Node> {
-        Node::try_start_on(place.0.clone(), &place.1, arguments)
+        Node::try_start_on(place.0.clone(), &place.1, Rights::Ours, arguments)
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -204,6 +231,34 @@ impl Drop for Node {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+/// The binary, to be run with such rights.
+fn program(rights: Rights, directory: &Path) -> Command {
+    let mut program = Command::new("setpriv");
+    match rights {
+        Rights::Ours => return Command::new(binary()),
+        Rights::NoNetwork => {
+            program.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", "--"]).arg(binary())
+        }
+        Rights::OrdinaryUser => {
+            let user = ORDINARY_USER.to_string();
+            program
+                .args(["--reuid", &user, "--regid", &user, "--clear-groups"])
+                .args(["--bounding-set=-all", "--inh-caps=-all", "--"])
+                .arg(reachable_binary(directory))
+        }
+    };
+    program
+}
+
+/// The binary where everybody may run it, which what lies in somebody's home is not.
+fn reachable_binary(directory: &Path) -> PathBuf {
+    let reachable = directory.join("sheaf");
+    if !reachable.exists() {
+        fs::copy(binary(), &reachable).unwrap();
+    }
+    reachable
 }
 
 #[allow(clippy::zombie_processes, reason = "it ends after us")]
@@ -228,6 +283,8 @@ fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
                     rmdir "$group" "${group%/*}" 2>/dev/null
                 done
             done
+            # A disk of its own goes with the last who has files on it open.
+            umount --lazy "$2/data" 2>/dev/null
             rm -rf "$2"
         fi"#;
     let mut shell = Command::new("sh")

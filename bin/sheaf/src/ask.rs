@@ -3,7 +3,9 @@
 use std::{env, path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
-use sheaf_cli::{ConsoleConfig, DemoConfig, UploadConfig, console, demo, image};
+use sheaf_cli::{
+    ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig, console, demo, image, image_download,
+};
 use sheaf_world::World;
 use tokio::runtime::{Builder, Runtime};
 
@@ -42,6 +44,11 @@ pub fn console(config: &ConsoleConfig) -> Result<ExitCode, Failure> {
 
 pub fn upload_image(config: &UploadConfig) -> Result<ExitCode, Failure> {
     runtime()?.block_on(image::upload(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn download_image(config: &DownloadConfig) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(image_download::download(config))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,38 +1,76 @@
 //! Dies after a chosen step, for tests that look what the next start makes of it.
 //!
 //! Every single thing done to the host is a step: the hypervisor's, the network's, the storage's and the agent's
-//! own. They are counted together from the start of the process; the one that was chosen is its last.
+//! own. They are counted together, from the start of the process or from when a file says after how many it is to die, or
+//! after the first of which kind; the one that was chosen is its last.
 
 use std::{
     fmt::Debug,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Counts steps, if there is one to die after.
 #[derive(Clone)]
-pub struct Deaths {
-    after: Option<u64>,
-    taken: Arc<AtomicU64>,
+pub struct Deaths(Option<Arc<Mutex<Count>>>);
+
+/// The step to die after.
+#[derive(Debug)]
+enum Last {
+    Number(u64),
+    FirstOf(String),
+}
+
+#[derive(Debug)]
+struct Count {
+    last: Option<Last>,
+    /// Where `last` is to be found; nothing is counted before.
+    told_in: Option<PathBuf>,
+    taken: u64,
+}
+
+impl Count {
+    /// Whether this step is the last.
+    fn takes(&mut self, step: &impl Debug) -> bool {
+        if let Some(file) = &self.told_in
+            && self.last.is_none()
+        {
+            self.last = fs::read_to_string(file).ok().map(|last| match last.trim().parse() {
+                Ok(number) => Last::Number(number),
+                Err(_) => Last::FirstOf(last.trim().to_owned()),
+            });
+            if self.last.is_some() {
+                // Whoever comes next is not told the same.
+                _ = fs::remove_file(file);
+            }
+        }
+        let Some(last) = &self.last else { return false };
+        self.taken += 1;
+        tracing::info!(taken = self.taken, ?step, "took a step");
+        match last {
+            Last::Number(number) => self.taken == *number,
+            Last::FirstOf(kind) => format!("{step:?}") == *kind,
+        }
+    }
 }
 
 impl Deaths {
-    pub fn after(step: Option<u64>) -> Deaths {
-        Deaths { after: step, taken: Arc::default() }
+    pub fn new(after: Option<u64>, told_in: Option<PathBuf>) -> Deaths {
+        let is_any = after.is_some() || told_in.is_some();
+        Deaths(
+            is_any.then(|| Arc::new(Mutex::new(Count { last: after.map(Last::Number), told_in, taken: 0 }))),
+        )
     }
 
     /// To be called after each step.
     pub fn hook<S: Debug>(&self) -> impl Fn(S) + Send + Sync + 'static + use<S> {
         let deaths = self.clone();
         move |step| {
-            let Some(last) = deaths.after else { return };
-            let taken = deaths.taken.fetch_add(1, Ordering::SeqCst) + 1;
-            tracing::info!(taken, ?step, "took a step");
-            if taken == last {
+            let Some(count) = &deaths.0 else { return };
+            if count.lock().unwrap_or_else(PoisonError::into_inner).takes(&step) {
                 // As hard as it gets: nothing is flushed, dropped or told.
                 _ = kill_process(getpid(), Signal::KILL);
             }

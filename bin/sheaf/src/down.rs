@@ -67,6 +67,9 @@ pub fn down(config: &DownConfig) -> Result<ExitCode, Failure> {
         let _held = DataDir::open(&config.data_dir)?;
         let ends = stop_machines(&hypervisor, grace).await?;
         look::print(&ended(ends))?;
+        for machine in hypervisor.found()? {
+            hypervisor.clear_limits(&machine.id).await?;
+        }
         hypervisor.clear_shelter();
         if user_mode::can_make_taps().is_ok() {
             machines::bare_network(&config.data_dir)?.remove_everything().await?;

@@ -16,7 +16,7 @@ use sheaf_agent::{
     virtualisation::{QEMU, Virtualisation},
 };
 use sheaf_hypervisor::{Hypervisor, HypervisorConfig, Launcher, UserIds, user_ids::Identity};
-use sheaf_network::{Ipv4Net, Network, NetworkConfig, NetworkNames, user_mode};
+use sheaf_network::{Ipv4Net, Network, NetworkConfig, NetworkNames};
 use sheaf_resources::kinds::ip_pool::{Cidr, DEFAULT_NETWORK, IPPool};
 use sheaf_storage::{Storage, StorageConfig};
 use tracing::{info, warn};
@@ -45,7 +45,7 @@ pub enum NoTools {
 /// Hands for the machines of this host. Touches nothing but the data directory.
 pub async fn tools(node: &Node, vm_cidr: Cidr, metrics: Arc<MachineMetrics>) -> Result<Tools, NoTools> {
     let data_dir = &node.config.data_dir;
-    let deaths = Deaths::after(node.config.die_after_step);
+    let deaths = Deaths::new(node.config.die_after_step, node.config.die_as_told_in.clone());
     let mut hypervisor = hypervisor(data_dir)?;
     hypervisor.after_step = Arc::new(deaths.hook());
     let mut storage = StorageConfig::in_directory(data_dir);
@@ -73,14 +73,13 @@ pub async fn examine(data_dir: &Path) -> (Virtualisation, Option<Abilities>) {
     let identity = user_ids.choose(&Default::default()).flatten().map(|uid| Identity { uid, gid: uid });
     let virtualisation = Virtualisation::examine(Path::new(QEMU), identity).await;
     let Ok(capabilities) = virtualisation.qemu.clone() else { return (virtualisation, None) };
-    let taps = user_mode::can_make_taps();
-    if let Err(why) = &taps {
+    for why in [&virtualisation.no_taps, &virtualisation.not_apart].into_iter().flatten() {
         warn!("{why}");
     }
     let direct_io = can_go_past_the_cache(data_dir);
-    let kvm = virtualisation.kvm.is_usable();
-    info!(qemu = %capabilities.version, kvm, taps = taps.is_ok(), direct_io, "this node runs machines");
-    (virtualisation, Some(Abilities { capabilities, kvm, taps: taps.is_ok(), direct_io }))
+    let (kvm, taps) = (virtualisation.kvm.is_usable(), virtualisation.no_taps.is_none());
+    info!(qemu = %capabilities.version, kvm, taps, direct_io, "this node runs machines");
+    (virtualisation, Some(Abilities { capabilities, kvm, taps, direct_io }))
 }
 
 fn network(node: &Node, vm_cidr: Cidr, deaths: &Deaths) -> Result<Network, NoTools> {

@@ -173,6 +173,7 @@ mod tests {
             sync_delay: std::time::Duration::ZERO,
             vm_cidr: sheaf_resources::kinds::ip_pool::Cidr::DEFAULT_NETWORK,
             die_after_step: None,
+            die_as_told_in: None,
             allow_local_images: false,
             name: "n1".into(),
             advertise: "127.0.0.1".parse().unwrap(),

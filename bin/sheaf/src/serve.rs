@@ -170,6 +170,10 @@ async fn open_store(node: &Node) -> Result<Arc<dyn Store>, Failure> {
         config.mark = Some(layout.etcd_mark());
         return Ok(Arc::new(etcd::open(config).await?));
     }
-    let options = embedded::Options { sync_delay: node.config.sync_delay, ..embedded::Options::default() };
+    let options = embedded::Options {
+        sync_delay: node.config.sync_delay,
+        waits_for_room: true,
+        ..embedded::Options::default()
+    };
     Ok(Arc::new(embedded::open(&layout.store(), options)?))
 }

@@ -106,21 +106,28 @@ fn what_is_done_is_in_the_audit_log_which_only_its_owner_may_read() {
     let without = tempfile::tempdir().unwrap();
     Running::start(without.path(), &["--audit-log", "off"]).stop();
     assert!(!without.path().join("audit").exists());
-    let path = dir.path().join("missing/audit.log");
+    let link = dir.path().join("link.log");
+    std::os::unix::fs::symlink(&log, &link).unwrap();
     let data_dir = without.path().join("node");
-    let refused = sheaf(&[
-        "up",
-        "--name",
-        "n1",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        data_dir.to_str().unwrap(),
-        "--audit-log",
-        path.to_str().unwrap(),
-    ]);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("cannot write the audit log"), "{}", refused.stderr);
+    for (path, why) in
+        [(dir.path().join("missing/audit.log"), "No such file"), (link, "it is a symbolic link")]
+    {
+        let refused = sheaf(&[
+            "up",
+            "--name",
+            "n1",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            data_dir.to_str().unwrap(),
+            "--audit-log",
+            path.to_str().unwrap(),
+        ]);
+        assert_eq!(refused.code, Some(1));
+        let told = refused.stderr.contains("cannot write the audit log") && refused.stderr.contains(why);
+        assert!(told, "{}", refused.stderr);
+    }
+    assert_eq!(fs::read_to_string(&log).unwrap(), text);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: deciding what should run where. A controller binds, the agent obeys.
 
+mod disk_space;
 pub mod host;
 mod merge;
 pub mod metrics;
@@ -17,6 +18,9 @@ pub mod stream_port;
 pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtualisation;
+pub mod volume_layers;
+pub mod volume_snapshot_content;
+mod workshop;
 
 use std::sync::Arc;
 
@@ -28,10 +32,11 @@ use crate::{
     host::HostView,
     metrics::{Sampler, TapOf},
     node::NodeKeeper,
-    persistent_volume::VolumeRemover,
+    persistent_volume::VolumeKeeper,
     virtual_machine_image::ImageKeeper,
     virtual_machine_instance::{Abilities, Hands, Tools},
     virtualisation::Virtualisation,
+    volume_snapshot_content::SnapshotTaker,
 };
 
 /// What an agent must be told, since neither the host nor the API can.
@@ -62,20 +67,6 @@ pub async fn run(
 ) {
     let node = NodeKeeper::new(client.clone(), world.clone(), settings.clone()).keep();
     let Some(abilities) = abilities else { return node.await };
-    let images = ImageKeeper::new(
-        client.clone(),
-        world.clone(),
-        &settings.name,
-        tools.storage.clone(),
-        settings.allow_local_images,
-        tools.after_step.clone(),
-    );
-    let volumes = VolumeRemover {
-        client: client.clone(),
-        node: settings.name.clone(),
-        storage: tools.storage.clone(),
-        after: tools.after_step.clone(),
-    };
     let sweep = virtual_machine_image::sweep::run(client.clone(), tools.storage.clone());
     let (ports, has_taps) = (tools.ports.clone(), abilities.taps);
     let answers = async {
@@ -94,11 +85,17 @@ pub async fn run(
         metrics: tools.metrics.clone(),
     };
     let hands = Arc::new(Hands::new(client.clone(), world, &settings.name, tools, abilities));
+    let images = ImageKeeper::new(hands.clone(), settings.allow_local_images);
+    let volumes = VolumeKeeper { hands: hands.clone() };
+    let snapshots = SnapshotTaker { hands: hands.clone() };
     tokio::select! {
         biased;
         () = node => {}
         () = reconciling::run(images, client.clone()) => {}
-        () = reconciling::run(volumes, client) => {}
+        () = reconciling::run(volumes, client.clone()) => {}
+        () = reconciling::run(snapshots, client) => {}
+        () = volume_layers::run(hands.clone()) => {}
+        () = disk_space::run(hands.clone()) => {}
         () = sweep => {}
         () = answers => {}
         () = sampler.run() => {}

@@ -20,10 +20,11 @@ use kube::{
 use serde_json::{Value, json};
 use sheaf_client::api::{FIELD_MANAGER, is_already_exists, is_not_found};
 use sheaf_hypervisor::KvmVerdict;
+use sheaf_resources::kinds::node::VOLUME_STORAGE;
 use sheaf_world::World;
 use tokio::time::Instant;
 
-use crate::{Settings, host::Host};
+use crate::{Settings, disk_space::reserve_of, host::Host};
 
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 const LEASE_SECS: i32 = 40;
@@ -41,8 +42,10 @@ const MACHINES: u64 = 250;
 /// What KubeVirt calls the right to use KVM; there is enough for everybody.
 const KVM_RESOURCE: &str = "devices.kubevirt.io/kvm";
 
-/// The one condition that is ours alone; the rest has its usual names.
+/// The conditions that are ours alone; the rest have their usual names.
 pub const KVM_CONDITION: &str = "KvmUsable";
+pub const TAPS_CONDITION: &str = "TapsUsable";
+pub const APART_CONDITION: &str = "MachinesKeptApart";
 
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -207,18 +210,24 @@ fn architecture() -> &'static str {
 fn report(settings: &Settings, host: &Host) -> Value {
     let virtualisation = &settings.virtualisation;
     let kvm = if virtualisation.kvm.is_usable() { "1k" } else { "0" };
-    let resources = |memory: u64| {
-        json!({
+    let resources = |memory: u64, volumes: u64| {
+        let mut resources = json!({
             "cpu": host.cpus.to_string(), "memory": format!("{}Ki", memory / 1024),
             "ephemeral-storage": format!("{}Ki", host.disk_bytes / 1024), "pods": MACHINES.to_string(),
             KVM_RESOURCE: kvm,
-        })
+        });
+        // A disk that could not be looked at is not one without room.
+        if host.disk_bytes > 0 {
+            resources[VOLUME_STORAGE] = format!("{}Ki", volumes / 1024).into();
+        }
+        resources
     };
+    let volumes = host.disk_bytes.saturating_sub(reserve_of(host.disk_bytes));
     let qemu =
         virtualisation.qemu.as_ref().map_or_else(|_| "none".to_owned(), |qemu| qemu.version.to_string());
     json!({
-        "capacity": resources(host.memory_bytes),
-        "allocatable": resources(host.memory_bytes.saturating_sub(RESERVED_BYTES)),
+        "capacity": resources(host.memory_bytes, host.disk_bytes),
+        "allocatable": resources(host.memory_bytes.saturating_sub(RESERVED_BYTES), volumes),
         "addresses": [
             {"type": "InternalIP", "address": settings.address},
             {"type": "Hostname", "address": settings.name},
@@ -241,6 +250,9 @@ fn conditions(settings: &Settings, host: &Host) -> Vec<Value> {
     };
     let memory_low = host.memory_available_bytes < MEMORY_PRESSURE_BYTES;
     let disk_low = host.disk_available_bytes < host.disk_bytes / DISK_PRESSURE;
+    // In whole percent, so that not every write of a guest is one of this object.
+    let used = 100 - host.disk_available_bytes.saturating_mul(100) / host.disk_bytes.max(1);
+    let has_room = format!("the data directory's disk has room: {used} % of it are used");
     let virtualisation = &settings.virtualisation;
     vec![
         match memory_low {
@@ -256,7 +268,7 @@ fn conditions(settings: &Settings, host: &Host) -> Vec<Value> {
                 "DataDirIsFull",
                 "less than 5 % of the data directory's disk is free",
             ),
-            false => condition("DiskPressure", false, "DataDirHasRoom", "the data directory's disk has room"),
+            false => condition("DiskPressure", false, "DataDirHasRoom", &has_room),
         },
         condition("PIDPressure", false, "HostHasProcesses", "processes can be started"),
         match &virtualisation.kvm {
@@ -267,6 +279,21 @@ fn conditions(settings: &Settings, host: &Host) -> Vec<Value> {
                 "SoftwareEmulation",
                 &format!("machines are emulated in software, which is slow: {reason}"),
             ),
+        },
+        match &virtualisation.no_taps {
+            None => {
+                condition(TAPS_CONDITION, true, "MachinesHaveTaps", "machines are on networks of this node")
+            }
+            Some(why) => condition(TAPS_CONDITION, false, "UserModeNetwork", why),
+        },
+        match &virtualisation.not_apart {
+            None => condition(
+                APART_CONDITION,
+                true,
+                "EveryMachineHasItsUser",
+                "every machine runs as a user of its own",
+            ),
+            Some(why) => condition(APART_CONDITION, false, "NotRoot", why),
         },
         match &virtualisation.qemu {
             Ok(_) => condition("Ready", true, "AgentIsReady", "the agent is ready"),

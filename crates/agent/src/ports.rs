@@ -89,6 +89,17 @@ impl Ports {
         Ok(())
     }
 
+    /// Removes the tap of one NIC, whether or not it is there.
+    pub async fn remove_tap(&self, id: &MachineId, nic: u16) -> Result<(), PortError> {
+        let nic = NicId { machine: id.to_string(), nic };
+        for tap in self.network.found_taps().await? {
+            if tap.id.as_ref() == Some(&nic) {
+                self.network.remove_tap(&tap.name).await?;
+            }
+        }
+        Ok(())
+    }
+
     pub async fn open_tap(&self, port: &Port) -> Result<OwnedFd, PortError> {
         Ok(self.network.open_tap(port).await?)
     }
@@ -118,8 +129,12 @@ impl Ports {
         drop(self.apply(edition).await?);
         self.network.ensure().await?;
         for tap in self.network.found_taps().await? {
-            let known = tap.id.as_ref().and_then(|nic| nic.machine.parse::<MachineId>().ok());
-            let is_known = known.is_some_and(|id| self.book.lock().entries.contains_key(&id));
+            let is_known = tap.id.as_ref().is_some_and(|nic| {
+                let machine = nic.machine.parse::<MachineId>().ok();
+                let book = self.book.lock();
+                let entry = machine.and_then(|machine| book.entries.get(&machine));
+                entry.is_some_and(|entry| entry.ports.iter().any(|port| port.id == *nic))
+            });
             if !is_known {
                 self.network.remove_tap(&tap.name).await?;
             }

@@ -7,10 +7,30 @@ use std::{fmt, sync::Arc};
 pub enum Step {
     /// The note of a machine is written.
     WriteNote,
+    /// The variables of a UEFI guest are made.
+    MakeVariables,
     /// The status of an object is written.
     WriteStatus,
+    /// A volume says how large it has become.
+    TellGrowth,
     /// The guest's power button is pressed.
     PressPowerButton,
+    /// A new layer is in QEMU, and no disk has it.
+    AddLayer,
+    /// The guest's file systems were asked to stand still.
+    Freeze,
+    /// A machine's disks are written to other layers.
+    SwitchLayers,
+    /// The guest's file systems were asked to go on.
+    Thaw,
+    /// QEMU puts one layer into another.
+    BeginMerge,
+    /// QEMU copies a disk into an image.
+    BeginExport,
+    /// A disk is no longer read through a layer that is in another now.
+    PassOverLayer,
+    /// QEMU forgot a layer that nothing lies on.
+    DropLayer,
     /// QEMU was asked to end.
     AskToQuit,
     /// The note of a machine is removed.

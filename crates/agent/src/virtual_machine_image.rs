@@ -1,15 +1,16 @@
 //! Fetches and keeps the images that are this node's to keep, and says how far it is.
 //!
-//! Which node that is, a controller decides and writes into the image. A download is a task beside
-//! the loop; where it stands is asked of the storage, so the loop, a restart and a retry all look at
+//! Which node that is, a controller decides and writes into the image. A download, a clone and an export are tasks beside
+//! the loop; where one stands is asked of the storage, so the loop, a restart and a retry all look at
 //! the same truth. An upload is brought in through the stream port.
 
+mod export;
 pub mod sweep;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client};
+use kube::Api;
 use serde_json::json;
 use sheaf_client::{
     api,
@@ -17,121 +18,220 @@ use sheaf_client::{
     watching::Watched,
 };
 use sheaf_planner::image::{self, Found, Step as Planned};
-use sheaf_resources::kinds::virtual_machine_image::{DATA_FINALIZER, NODE_ANNOTATION, VirtualMachineImage};
-use sheaf_storage::{Checksum, ImageId, ImageState, Source, Storage};
-use sheaf_world::World;
-use tokio::task::JoinHandle;
+use sheaf_resources::kinds::{
+    setting::{ADDITIONAL_CA, HTTP_PROXY, ProxySetting, Setting},
+    virtual_machine_image::{
+        DATA_FINALIZER, IMAGE_TYPE_LABEL, IMPORTED, NODE_ANNOTATION, UPLOAD, VirtualMachineImage,
+    },
+};
+use sheaf_storage::{Checksum, ImageId, ImageState, Proxies, Source};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
 
+use self::export::Export;
 use crate::{
     merge::merge_patch,
-    step::{AfterStep, Step},
-    virtual_machine_instance::{found, with_causes},
+    persistent_volume::Made,
+    step::Step,
+    virtual_machine_instance::{Hands, Trouble, found, read_claim, with_causes},
 };
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether one that arrives is here: that is shown at once.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often it is looked whether somebody brought an upload.
 const UPLOAD_LOOK: Duration = Duration::from_secs(1);
 
 pub struct ImageKeeper {
-    pub client: Client,
-    pub world: World,
-    pub node: String,
-    pub storage: Storage,
+    hands: Arc<Hands>,
     /// Whether images may be fetched from this host itself and its link.
-    pub allow_local: bool,
-    pub after: AfterStep,
-    fetches: BTreeMap<ImageId, Fetch>,
+    allow_local: bool,
+    tasks: BTreeMap<ImageId, Task>,
+    /// When the progress of an image that arrives was shown.
+    shown: BTreeMap<ImageId, Instant>,
 }
 
-enum Fetch {
-    UnderWay(JoinHandle<Result<(), String>>),
-    /// It ended badly, at this time.
-    Failed {
-        at: i64,
-        why: String,
+/// What brings an image here.
+enum Task {
+    UnderWay {
+        work: JoinHandle<Result<(), String>>,
+        /// For work that puts away what it began; other work is dropped.
+        stop: Option<CancellationToken>,
     },
+    /// It ended badly, at this time.
+    Failed { at: i64, why: String },
 }
 
 type Key = (String, String);
 
 impl ImageKeeper {
-    pub fn new(
-        client: Client,
-        world: World,
-        node: &str,
-        storage: Storage,
-        allow_local: bool,
-        after: AfterStep,
-    ) -> Self {
-        ImageKeeper {
-            client,
-            world,
-            node: node.to_owned(),
-            storage,
-            allow_local,
-            after,
-            fetches: BTreeMap::new(),
-        }
+    pub fn new(hands: Arc<Hands>, allow_local: bool) -> Self {
+        ImageKeeper { hands, allow_local, tasks: BTreeMap::new(), shown: BTreeMap::new() }
     }
 
     fn images(&self, namespace: &str) -> Api<VirtualMachineImage> {
-        Api::namespaced(self.client.clone(), namespace)
+        Api::namespaced(self.hands.client.clone(), namespace)
     }
 
     /// What there is of an image's bytes.
     async fn found(&mut self, id: &ImageId) -> Result<Found, ReconcileError> {
-        let now = i64::try_from(self.world.clock.since_epoch().as_secs()).unwrap_or(i64::MAX);
-        if let Some(Fetch::UnderWay(task)) = self.fetches.get_mut(id)
-            && task.is_finished()
+        let now = i64::try_from(self.hands.world.clock.since_epoch().as_secs()).unwrap_or(i64::MAX);
+        if let Some(Task::UnderWay { work, .. }) = self.tasks.get_mut(id)
+            && work.is_finished()
         {
-            let outcome = task.await.unwrap_or_else(|why| Err(why.to_string()));
+            let outcome = work.await.unwrap_or_else(|why| Err(why.to_string()));
             match outcome {
-                Ok(()) => drop(self.fetches.remove(id)),
-                Err(why) => drop(self.fetches.insert(id.clone(), Fetch::Failed { at: now, why })),
+                Ok(()) => drop(self.tasks.remove(id)),
+                Err(why) => drop(self.tasks.insert(id.clone(), Task::Failed { at: now, why })),
             }
         }
-        let state = self.storage.image(id).await;
+        let state = self.hands.storage.image(id).await;
         let state = state.map_err(|why| ReconcileError::Unreadable(with_causes(&why)))?;
-        Ok(match (state, self.fetches.get(id)) {
+        Ok(match (state, self.tasks.get(id)) {
             (ImageState::Complete(image), _) => Found::Complete {
                 size: i64::try_from(image.size).unwrap_or(i64::MAX),
                 virtual_size: i64::try_from(image.virtual_size).unwrap_or(i64::MAX),
+                is_disc: image.is_disc,
             },
             (ImageState::Arriving { bytes, total }, _) => {
                 Found::Arriving { progress: progress(bytes, total) }
             }
-            (_, Some(Fetch::UnderWay(_))) => Found::Arriving { progress: 0 },
-            (_, Some(Fetch::Failed { at, why })) => Found::Failed { at: *at, why: why.clone() },
+            (ImageState::Interrupted { bytes, total, why }, _) => {
+                Found::Interrupted { progress: progress(bytes, total), why }
+            }
+            (_, Some(Task::UnderWay { .. })) => Found::Arriving { progress: 0 },
+            (_, Some(Task::Failed { at, why })) => Found::Failed { at: *at, why: why.clone() },
             (ImageState::Failed { why }, None) => {
                 // Noted, so that it is the same failure at the next look.
-                self.fetches.insert(id.clone(), Fetch::Failed { at: now, why: why.clone() });
+                self.tasks.insert(id.clone(), Task::Failed { at: now, why: why.clone() });
                 Found::Failed { at: now, why }
             }
             (ImageState::Nothing, None) => Found::Nothing,
         })
     }
 
-    fn fetch(&mut self, id: &ImageId, image: &VirtualMachineImage, url: String) {
-        let mut source = Source { allow_local: self.allow_local, ..Source::of(url) };
-        source.checksum = Checksum::parse(&image.spec.checksum);
-        let (storage, image_id) = (self.storage.clone(), id.clone());
-        let task = tokio::spawn(async move {
+    async fn fetch(
+        &mut self,
+        id: &ImageId,
+        image: &VirtualMachineImage,
+        url: String,
+    ) -> Result<(), ReconcileError> {
+        let proxies = ProxySetting::read(&self.setting(HTTP_PROXY).await?);
+        let additional_ca = self.setting(ADDITIONAL_CA).await?;
+        let source = Source {
+            allow_local: self.allow_local,
+            checksum: Checksum::parse(&image.spec.checksum),
+            additional_ca: Some(additional_ca).filter(|ca| !ca.is_empty()),
+            proxies: Proxies {
+                http: proxies.http_proxy,
+                https: proxies.https_proxy,
+                no_proxy: proxies.no_proxy,
+            },
+            ..Source::of(url)
+        };
+        let (storage, image_id) = (self.hands.storage.clone(), id.clone());
+        self.begin(id, None, async move {
             storage.fetch_image(&image_id, source).await.map(drop).map_err(|why| with_causes(&why))
         });
-        self.fetches.insert(id.clone(), Fetch::UnderWay(task));
+        Ok(())
+    }
+
+    /// Makes an image of another one, once that is here.
+    async fn clone_from(
+        &mut self,
+        id: &ImageId,
+        (namespace, name): (&str, &str),
+    ) -> Result<(), ReconcileError> {
+        let original = found(self.images(namespace).get(name).await)?;
+        if original.as_ref().is_some_and(|original| !original.is_imported() && !has_failed(original)) {
+            return Ok(());
+        }
+        let (storage, image_id) = (self.hands.storage.clone(), id.clone());
+        let (node, place) = (self.hands.node.clone(), format!("{namespace}/{name}"));
+        self.begin(id, None, async move {
+            let original = original.ok_or_else(|| format!("there is no image {place}"))?;
+            if node_of(&original) != Some(&node) {
+                return Err(format!("the image {place} is on another node than this one"));
+            }
+            let uid = original.metadata.uid.unwrap_or_default();
+            let original: ImageId = uid.parse().map_err(|why| format!("{why}"))?;
+            storage.clone_image(&image_id, &original).await.map(drop).map_err(|why| with_causes(&why))
+        });
+        Ok(())
+    }
+
+    /// Makes an image of the disk of a claim.
+    async fn export_from(
+        &mut self,
+        id: &ImageId,
+        (namespace, claim): (&str, &str),
+    ) -> Result<(), ReconcileError> {
+        let why = match read_claim(&self.hands.client, namespace, claim).await {
+            Ok(claimed) if claimed.node.as_ref() == Some(&self.hands.node) => {
+                self.begin_export(id, claimed.made, claimed.volume_name);
+                return Ok(());
+            }
+            Ok(_) => format!("the disk of the claim {namespace}/{claim} is on another node than this one"),
+            Err(Trouble::Api(why)) => return Err((*why).into()),
+            Err(why) => why.to_string(),
+        };
+        self.begin(id, None, async move { Err(why) });
+        Ok(())
+    }
+
+    fn begin_export(&mut self, id: &ImageId, disk: Made, volume: String) {
+        let stop = CancellationToken::new();
+        let export =
+            Export { hands: self.hands.clone(), image: id.clone(), disk, volume, stop: stop.clone() };
+        self.begin(id, Some(stop), export.run());
+    }
+
+    /// Does something beside the loop. What is under way already goes on.
+    fn begin(
+        &mut self,
+        id: &ImageId,
+        stop: Option<CancellationToken>,
+        work: impl Future<Output = Result<(), String>> + Send + 'static,
+    ) {
+        if !matches!(self.tasks.get(id), Some(Task::UnderWay { .. })) {
+            let work = tokio::spawn(work);
+            self.tasks.insert(id.clone(), Task::UnderWay { work, stop });
+        }
+    }
+
+    /// What holds of a setting of the cluster.
+    async fn setting(&self, name: &str) -> Result<String, ReconcileError> {
+        let settings: Api<Setting> = Api::all(self.hands.client.clone());
+        let setting = found(settings.get(name).await)?;
+        Ok(setting.map(|setting| setting.effective().to_owned()).unwrap_or_default())
     }
 
     /// Removes the bytes and lets the object go.
-    async fn remove(&mut self, id: &ImageId, image: &VirtualMachineImage) -> Result<(), ReconcileError> {
-        if let Some(Fetch::UnderWay(task)) = self.fetches.remove(id) {
-            task.abort();
+    async fn remove(
+        &mut self,
+        id: &ImageId,
+        image: &VirtualMachineImage,
+    ) -> Result<Next<Key>, ReconcileError> {
+        self.shown.remove(id);
+        match self.tasks.get(id) {
+            Some(Task::UnderWay { work, stop: Some(stop) }) if !work.is_finished() => {
+                stop.cancel();
+                return Ok(Next::again_after(LOOK_EVERY));
+            }
+            Some(Task::UnderWay { work, .. }) => work.abort(),
+            Some(Task::Failed { .. }) | None => {}
         }
-        let deleted = self.storage.delete_image(id).await;
+        self.tasks.remove(id);
+        let deleted = self.hands.storage.delete_image(id).await;
         deleted.map_err(|why| ReconcileError::Unreadable(with_causes(&why)))?;
+        if image.exported_claim().is_some() {
+            let forgotten = export::forget(&self.hands, id).await;
+            forgotten.map_err(|why| ReconcileError::Unreadable(why.to_string()))?;
+        }
         self.patch(image, &api::without_finalizer(&image.metadata, DATA_FINALIZER)).await?;
-        self.after.took(Step::Release);
-        Ok(())
+        self.hands.after.took(Step::Release);
+        Ok(Next::rest())
     }
 
     async fn patch(
@@ -141,7 +241,7 @@ impl ImageKeeper {
     ) -> Result<(), ReconcileError> {
         let namespace = image.metadata.namespace.as_deref().unwrap_or_default();
         let name = image.metadata.name.as_deref().unwrap_or_default();
-        match api::merge(&api::objects(&self.client, &resource(), namespace), name, change).await {
+        match api::merge(&api::objects(&self.hands.client, &resource(), namespace), name, change).await {
             Err(why) if !api::is_not_found(&why) => Err(why.into()),
             _ => Ok(()),
         }
@@ -150,6 +250,15 @@ impl ImageKeeper {
 
 fn resource() -> kube::core::ApiResource {
     api::built_in("harvesterhci.io", "v1beta1", "VirtualMachineImage", "virtualmachineimages")
+}
+
+fn node_of(image: &VirtualMachineImage) -> Option<&String> {
+    image.metadata.annotations.as_ref()?.get(NODE_ANNOTATION)
+}
+
+/// Whether nobody tries any more to bring it.
+fn has_failed(image: &VirtualMachineImage) -> bool {
+    image.condition(IMPORTED).is_some_and(|condition| condition.status == "False")
 }
 
 fn progress(bytes: u64, total: Option<u64>) -> i64 {
@@ -169,15 +278,14 @@ impl Reconciler for ImageKeeper {
 
     fn keys(&self, _: usize, metadata: &ObjectMeta) -> Vec<Key> {
         let node = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NODE_ANNOTATION));
-        let ours = node == Some(&self.node);
+        let ours = node == Some(&self.hands.node);
         let key = metadata.namespace.clone().zip(metadata.name.clone());
         key.filter(|_| ours).into_iter().collect()
     }
 
     async fn reconcile(&mut self, (namespace, name): &Key) -> Result<Next<Key>, ReconcileError> {
         let Some(image) = found(self.images(namespace).get(name).await)? else { return Ok(Next::rest()) };
-        let annotations = image.metadata.annotations.as_ref();
-        if annotations.and_then(|annotations| annotations.get(NODE_ANNOTATION)) != Some(&self.node) {
+        if node_of(&image) != Some(&self.hands.node) {
             return Ok(Next::rest());
         }
         let Some(id) = image.metadata.uid.as_deref().and_then(|uid| uid.parse::<ImageId>().ok()) else {
@@ -185,14 +293,21 @@ impl Reconciler for ImageKeeper {
         };
         if image.metadata.deletion_timestamp.is_some() {
             if image.metadata.finalizers.iter().flatten().any(|one| one == DATA_FINALIZER) {
-                self.remove(&id, &image).await?;
+                return self.remove(&id, &image).await;
             }
             return Ok(Next::rest());
         }
         let here = self.found(&id).await?;
+        if !matches!(here, Found::Arriving { .. }) {
+            self.shown.remove(&id);
+        } else if self.shown.get(&id).is_some_and(|at| at.elapsed() < SHOW_EVERY) {
+            return Ok(Next::again_after(LOOK_EVERY));
+        } else {
+            self.shown.insert(id.clone(), Instant::now());
+        }
         let now = (
-            i64::try_from(self.world.clock.since_epoch().as_secs()).unwrap_or(i64::MAX),
-            self.world.clock.rfc3339(),
+            i64::try_from(self.hands.world.clock.since_epoch().as_secs()).unwrap_or(i64::MAX),
+            self.hands.world.clock.rfc3339(),
         );
         // The class is published by a controller, which sees that the image is complete.
         match image::next_step(&image, &here, true, (now.0, &now.1)) {
@@ -203,21 +318,37 @@ impl Reconciler for ImageKeeper {
                     "status": merge_patch(&old, &new),
                 });
                 self.patch(&image, &change).await?;
-                self.after.took(Step::WriteStatus);
+                self.hands.after.took(Step::WriteStatus);
                 Ok(Next::again_after(Duration::ZERO))
             }
             Planned::Fetch { url } => {
-                self.fetch(&id, &image, url);
-                Ok(Next::again_after(SHOW_EVERY / 10))
+                self.fetch(&id, &image, url).await?;
+                Ok(Next::again_after(LOOK_EVERY))
+            }
+            Planned::Clone { namespace, name } => {
+                self.clone_from(&id, (&namespace, &name)).await?;
+                Ok(Next::again_after(SHOW_EVERY / 4))
+            }
+            Planned::Export { namespace, claim } => {
+                self.export_from(&id, (&namespace, &claim)).await?;
+                Ok(Next::again_after(SHOW_EVERY / 4))
+            }
+            Planned::Label { image_type } => {
+                let change = json!({
+                    "metadata": {
+                        "resourceVersion": image.metadata.resource_version,
+                        "labels": {IMAGE_TYPE_LABEL: image_type},
+                    },
+                });
+                self.patch(&image, &change).await?;
+                Ok(Next::again_after(Duration::ZERO))
             }
             Planned::Wait { until } => {
                 let wait = u64::try_from(until - now.0).unwrap_or(0);
                 Ok(Next::again_after(Duration::from_secs(wait.max(1))))
             }
-            Planned::Rest if matches!(here, Found::Arriving { .. }) => Ok(Next::again_after(SHOW_EVERY)),
-            Planned::Rest
-                if image.spec.source_type == "upload" && !matches!(here, Found::Complete { .. }) =>
-            {
+            Planned::Rest if matches!(here, Found::Arriving { .. }) => Ok(Next::again_after(LOOK_EVERY)),
+            Planned::Rest if image.spec.source_type == UPLOAD && !matches!(here, Found::Complete { .. }) => {
                 Ok(Next::again_after(UPLOAD_LOOK))
             }
             Planned::Rest | Planned::Publish { .. } => Ok(Next::rest()),

@@ -19,39 +19,54 @@ mod hardware;
 mod keeper;
 mod look;
 mod note;
+mod plugging;
 mod preparation;
 mod report;
 mod seed;
+mod turns;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
+use parking_lot::Mutex;
 use sheaf_client::watching::{self, NOTICES, Noticed, Watched};
 use sheaf_hypervisor::{Hypervisor, MachineId};
+use sheaf_resources::kinds::persistent_volume::CLAIM_ANNOTATION;
 use sheaf_storage::Storage;
 use sheaf_world::World;
 use tokio::{
-    sync::{Notify, Semaphore, mpsc},
+    sync::{Notify, OnceCell, Semaphore, mpsc},
     task::JoinSet,
 };
 
-pub(crate) use self::preparation::{found, with_causes};
-use self::{events::Events, keeper::Keeper};
+pub(crate) use self::preparation::{Trouble, found, read_claim, with_causes};
+use self::{events::Events, keeper::Keeper, turns::MachineTurns};
 pub use self::{
     hardware::Abilities,
-    note::{Note, NoteError, NotedPort, Notes},
+    note::{Note, NoteError, NotedPort, NotedVolume, Notes},
 };
 use crate::{
     metrics::MachineMetrics,
     ports::{Plugged, Ports},
     step::AfterStep,
     stream_port::SoftReboots,
+    workshop::is_workshop,
 };
 
 /// How many machines are made ready and launched at the same time, for each processor: enough to keep it busy while some
 /// wait for the disk, and few enough that the first run long before the last. Those that run already hold up nobody, since
 /// one that starts outweighs them.
 const LAUNCHES_PER_PROCESSOR: usize = 3;
+/// How many disks are copied into images at the same time: the machines need the disk, too.
+const EXPORTS_AT_ONCE: usize = 2;
 /// How often the host's network is looked after.
 const MEND_EVERY: Duration = Duration::from_secs(60);
 
@@ -68,6 +83,15 @@ pub struct Hands {
     pub(crate) abilities: Abilities,
     pub(crate) after: AfterStep,
     pub(crate) launches: Arc<Semaphore>,
+    pub(crate) turns: MachineTurns,
+    /// Machines that QEMU stopped over a write that did not fit.
+    pub(crate) full_disks: Mutex<BTreeSet<MachineId>>,
+    /// Told when layers may have become mergeable.
+    pub(crate) layers_changed: Notify,
+    /// Filled once nothing is left of the workshops of earlier processes.
+    pub(crate) workshops: OnceCell<()>,
+    /// Places for disks that are being copied into images.
+    pub(crate) exports: Semaphore,
 }
 
 impl Hands {
@@ -85,6 +109,11 @@ impl Hands {
             abilities,
             after: tools.after_step,
             launches: Arc::new(Semaphore::new(LAUNCHES_PER_PROCESSOR * processors)),
+            turns: MachineTurns::default(),
+            full_disks: Mutex::default(),
+            layers_changed: Notify::new(),
+            workshops: OnceCell::new(),
+            exports: Semaphore::new(EXPORTS_AT_ONCE),
         }
     }
 }
@@ -106,7 +135,20 @@ pub struct Tools {
 /// A keeper under way.
 struct Kept {
     wake: Arc<Notify>,
+    claims: Arc<ClaimNews>,
 }
+
+/// The claims that a machine uses, and how often something was heard of their volumes.
+#[derive(Default)]
+pub(crate) struct ClaimNews {
+    /// `namespace/name`.
+    pub claims: Mutex<BTreeSet<String>>,
+    pub edition: AtomicU64,
+}
+
+/// The watches of the loop below.
+const OF_INSTANCES: usize = 0;
+const OF_VOLUMES: usize = 1;
 
 /// Runs the machines of this node until dropped. Dropping it leaves them running.
 pub async fn run(hands: Arc<Hands>) {
@@ -119,7 +161,14 @@ pub async fn run(hands: Arc<Hands>) {
     let instances =
         sheaf_client::api::built_in("kubevirt.io", "v1", "VirtualMachineInstance", "virtualmachineinstances");
     let bound_here = Watched::only(instances, &format!("status.nodeName={}", hands.node));
-    let following = watching::follow(hands.client.clone(), bound_here, 0, tell);
+    let volumes =
+        Watched::all(sheaf_client::api::built_in("", "v1", "PersistentVolume", "persistentvolumes"));
+    let following = async {
+        tokio::join!(
+            watching::follow(hands.client.clone(), bound_here, OF_INSTANCES, tell.clone()),
+            watching::follow(hands.client.clone(), volumes, OF_VOLUMES, tell),
+        );
+    };
     let mut following = std::pin::pin!(following);
     let mut mend = tokio::time::interval(MEND_EVERY);
     loop {
@@ -127,6 +176,10 @@ pub async fn run(hands: Arc<Hands>) {
             biased;
             Some(notice) = notices.recv() => {
                 let (Noticed::Seen(metadata) | Noticed::Gone(metadata)) = notice.noticed else { continue };
+                if notice.watch == OF_VOLUMES {
+                    wake_users(&kept, &metadata);
+                    continue;
+                }
                 let Some(id) = metadata.uid.as_deref().and_then(|uid| uid.parse::<MachineId>().ok()) else {
                     continue;
                 };
@@ -157,6 +210,15 @@ pub async fn run(hands: Arc<Hands>) {
     }
 }
 
+/// Wakes who uses the claim of a volume: the volume may be to grow.
+fn wake_users(kept: &BTreeMap<MachineId, Kept>, volume: &ObjectMeta) {
+    let Some(claim) = volume.annotations.as_ref().and_then(|all| all.get(CLAIM_ANNOTATION)) else { return };
+    for keeper in kept.values().filter(|keeper| keeper.claims.claims.lock().contains(claim)) {
+        keeper.claims.edition.fetch_add(1, Ordering::Relaxed);
+        keeper.wake.notify_one();
+    }
+}
+
 /// Every machine that this host has something of, with whose it is. Running ones are entered in
 /// the book of ports, so that the first swap of rules cuts nobody off.
 fn here(hands: &Hands) -> Vec<(MachineId, String, String)> {
@@ -165,7 +227,7 @@ fn here(hands: &Hands) -> Vec<(MachineId, String, String)> {
         Vec::new()
     });
     match hands.hypervisor.found() {
-        Ok(found) => ids.extend(found.into_iter().map(|found| found.id)),
+        Ok(found) => ids.extend(found.into_iter().map(|found| found.id).filter(|id| !is_workshop(id))),
         Err(why) => tracing::error!(why = with_causes(&why), "the machines of this host cannot be read"),
     }
     ids.sort();
@@ -195,7 +257,8 @@ fn start(
     name: String,
 ) {
     let wake = Arc::new(Notify::new());
-    kept.insert(id.clone(), Kept { wake: wake.clone() });
-    let keeper = Keeper::new(hands.clone(), id, namespace, name, wake);
+    let claims = Arc::new(ClaimNews::default());
+    kept.insert(id.clone(), Kept { wake: wake.clone(), claims: claims.clone() });
+    let keeper = Keeper::new(hands.clone(), id, namespace, name, wake, claims);
     keepers.spawn(keeper.keep());
 }

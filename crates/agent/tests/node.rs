@@ -9,7 +9,7 @@ use serde_json::json;
 use sheaf_agent::{
     Settings,
     host::HostView,
-    node::{KVM_CONDITION, NodeKeeper},
+    node::{APART_CONDITION, KVM_CONDITION, NodeKeeper, TAPS_CONDITION},
     virtualisation::Virtualisation,
 };
 use sheaf_hypervisor::{Capabilities, KvmVerdict, capabilities::Version};
@@ -25,7 +25,12 @@ fn settings(kvm: KvmVerdict) -> Settings {
         stream_port: Some(10250),
         version: "v1.34.0+sheaf".into(),
         host: HostView::new(std::env::temp_dir()),
-        virtualisation: Virtualisation { qemu: Ok(capabilities()), kvm },
+        virtualisation: Virtualisation {
+            qemu: Ok(capabilities()),
+            kvm,
+            no_taps: None,
+            not_apart: Some("all machines run as user id 7".into()),
+        },
         allow_local_images: false,
     }
 }
@@ -68,10 +73,21 @@ fn a_node_says_what_it_is_and_that_it_lives() {
         assert_eq!(node["status"]["nodeInfo"]["containerRuntimeVersion"], "qemu://7.2.0");
         assert_eq!(node["status"]["capacity"]["devices.kubevirt.io/kvm"], "0");
         assert_ne!(node["status"]["capacity"]["memory"], "0Ki");
+        let volumes = |field: &str| {
+            let said = node["status"][field]["sheaf.io/volume-storage"].as_str().unwrap();
+            said.trim_end_matches("Ki").parse::<u64>().unwrap()
+        };
+        assert!(0 < volumes("allocatable") && volumes("allocatable") < volumes("capacity"), "{node}");
+        let disk = condition(&node, "DiskPressure");
+        assert!(disk["message"].as_str().unwrap().contains('%'), "{disk}");
         assert_eq!(condition(&node, "Ready")["status"], "True");
         let kvm = condition(&node, KVM_CONDITION);
         assert_eq!((&kvm["status"], &kvm["reason"]), (&json!("False"), &json!("SoftwareEmulation")));
         assert!(kvm["message"].as_str().unwrap().contains("the processor offers no virtualisation"));
+        assert_eq!(condition(&node, TAPS_CONDITION)["status"], "True");
+        let apart = condition(&node, APART_CONDITION);
+        assert_eq!((&apart["status"], &apart["reason"]), (&json!("False"), &json!("NotRoot")));
+        assert_eq!(apart["message"], "all machines run as user id 7");
         assert_eq!(kubectl.get(LEASE).await.unwrap()["spec"]["holderIdentity"], "n1");
     }));
 }

@@ -17,6 +17,7 @@ use crate::{
     audit::Trail,
     authorization::{self, Decision},
     body, discovery,
+    fairness::queues::Seat,
     identity::{PeerCertificate, User, credentials},
     machines,
     metrics::RequestLabels,
@@ -69,7 +70,9 @@ impl ApiServer {
         let answer = self.answer(&mut parts, body, &query, &target, peer, &mut trail);
         let long = match &*target {
             Target::Resource(request) => request.verb == Verb::Watch,
-            Target::Path(path) => virtual_machine_image::uploaded(path, &query).is_some(),
+            Target::Path(path) => {
+                virtual_machine_image::asked(path, &query).is_some_and(|image| image.is_long())
+            }
         };
         let answer = match long {
             true => answer.await,
@@ -131,8 +134,10 @@ impl ApiServer {
             Target::Resource(request) => {
                 self.authorize_and_note(&user, request, query, trail)?;
                 if request.verb.only_reads() {
-                    let _seat = self.seat_for(&user, trail.in_process, request, query, 0).await?;
-                    return self.answer_resource(parts, Bytes::new(), query, request, &user).await;
+                    let seat = self.seat_for(&user, trail.in_process, request, query, 0).await?;
+                    return self
+                        .answer_resource(parts, Bytes::new(), query, request, &user, seat.as_ref())
+                        .await;
                 }
                 // Our own controllers are few and honest, and must not wait for those who are not.
                 let (body, _room) = match trail.in_process {
@@ -144,13 +149,16 @@ impl ApiServer {
                         (taken.body.clone(), Some(taken))
                     }
                 };
-                trail.brought(&parts.headers, &body);
-                let _seat = self.seat_for(&user, trail.in_process, request, query, body.len()).await?;
-                self.answer_resource(parts, body, query, request, &user).await
+                // What is sent to where nobody serves anything is of no kind that says what is secret in it.
+                if self.serves(request) {
+                    trail.brought(&parts.headers, &body);
+                }
+                let seat = self.seat_for(&user, trail.in_process, request, query, body.len()).await?;
+                self.answer_resource(parts, body, query, request, &user, seat.as_ref()).await
             }
             Target::Path(path) => {
-                if let Some(image) = virtual_machine_image::uploaded(path, query) {
-                    return self.upload_image(parts, body, query, &image, &user, trail).await;
+                if let Some(image) = virtual_machine_image::asked(path, query) {
+                    return self.answer_image(parts, body, query, &image, &user, trail).await;
                 }
                 self.authorize_path(&user, parts.method.as_str(), path, trail)?;
                 let _seat = self.seat_for_path(&user, trail.in_process, path).await?;
@@ -261,6 +269,7 @@ impl ApiServer {
         query: &Query,
         request: &ResourceRequest,
         user: &Arc<User>,
+        seat: Option<&Seat>,
     ) -> Result<ApiResponse, ApiError> {
         let catalogue = self.registry.catalogue();
         let Some(served) = catalogue.find(&request.group, &request.version, &request.resource) else {
@@ -273,7 +282,8 @@ impl ApiServer {
             }
         }
         let warnings = Warnings::default();
-        let call = Call { served, request, query, headers: &parts.headers, body, user, warnings: &warnings };
+        let headers = &parts.headers;
+        let call = Call { served, request, query, headers, body, user, seat, warnings: &warnings };
         // A namespaced resource is addressed in a namespace, except to read all of them at once.
         let across = request.name.is_empty() && matches!(request.verb, Verb::List | Verb::Watch);
         if kind.namespaced() && request.namespace.is_empty() && request.name.is_empty() && !across {
@@ -438,15 +448,16 @@ impl ApiServer {
             Target::Resource(request) if machines::listing::is_listed(request) => {
                 (request.verb.in_metrics(), request.group.clone(), request.resource.clone())
             }
-            Target::Resource(request) => {
-                let catalogue = self.registry.catalogue();
-                match catalogue.find(&request.group, &request.version, &request.resource) {
-                    Some(_) => (request.verb.in_metrics(), request.group.clone(), request.resource.clone()),
-                    None => (request.verb.in_metrics(), String::new(), String::new()),
-                }
+            Target::Resource(request) if self.serves(request) => {
+                (request.verb.in_metrics(), request.group.clone(), request.resource.clone())
             }
+            Target::Resource(request) => (request.verb.in_metrics(), String::new(), String::new()),
             Target::Path(_) => ("path", String::new(), String::new()),
         };
         RequestLabels { verb, group, resource, code: 0 }
+    }
+
+    fn serves(&self, request: &ResourceRequest) -> bool {
+        self.registry.catalogue().find(&request.group, &request.version, &request.resource).is_some()
     }
 }

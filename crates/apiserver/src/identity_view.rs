@@ -138,6 +138,7 @@ impl ApiServer {
             headers: &headers,
             body: Bytes::new(),
             user: &user,
+            seat: None,
             warnings: &Warnings::default(),
         };
         let decoded = crate::rest::decode::accept(

@@ -24,7 +24,6 @@ use sheaf_resources::{
     quota::{self, Amounts, Verdict},
 };
 use sheaf_store::{Expect, Revision, StoreError, Write};
-use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     ApiServer,
@@ -32,6 +31,10 @@ use crate::{
         Resource,
         object::{self, CachedObject},
         place,
+    },
+    fairness::{
+        self,
+        queues::{Queues, Seat},
     },
     rest::{Call, options::Freshness, update::Part, write::Along},
     status::ApiError,
@@ -44,21 +47,32 @@ const QUOTAS: &str = "resourcequotas";
 pub(crate) struct Charge {
     pub along: Along,
     /// Kept until the write is done: others in the namespace could only collide with it.
-    pub turn: Option<OwnedMutexGuard<()>>,
+    pub turn: Option<Seat>,
 }
 
-/// Who writes under quotas does so one at a time in each namespace, as far as this server goes.
+/// Who writes under quotas does so one at a time in each namespace, as far as this server goes. A turn is a place of which
+/// there is one: identities have it by turns, however many requests each of them has.
+///
+/// Nobody who waits for a turn holds a seat of [`fairness`], and nobody who has one waits for any. So a crowd in one
+/// namespace takes nothing from others, and the two cannot wait for each other.
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
+pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<Queues>>>);
 
 impl Turns {
-    async fn take(&self, namespace: &str) -> OwnedMutexGuard<()> {
-        let turn = {
+    async fn take(&self, namespace: &str, who: &str, seat: Option<&Seat>) -> Result<Seat, ApiError> {
+        let turns = {
             let mut turns = self.0.lock();
-            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            turns.entry(namespace.to_owned()).or_default().clone()
+            turns.retain(|_, turns| Arc::strong_count(turns) > 1);
+            turns.entry(namespace.to_owned()).or_insert_with(|| Queues::of_any_length(1)).clone()
         };
-        turn.lock_owned().await
+        if let Some(turn) = turns.try_take(who, 1) {
+            return Ok(turn);
+        }
+        let turn = match seat {
+            Some(seat) => seat.without(turns.take(who, 1)).await,
+            None => turns.take(who, 1).await,
+        };
+        turn.map_err(|_| fairness::busy())
     }
 }
 
@@ -85,7 +99,7 @@ impl ApiServer {
         if !can_differ || !self.quotas_of(namespace).iter().any(concerns) {
             return Ok(charge);
         }
-        charge.turn = Some(self.turns.take(namespace).await);
+        charge.turn = Some(self.turns.take(namespace, &call.user.name, call.seat).await?);
         // Whoever had the turn before may have written, and so may another server.
         self.reach(Freshness::Latest).await?;
         for found in self.quotas_of(namespace) {
@@ -123,7 +137,7 @@ impl ApiServer {
             return None;
         }
         let (namespace, name) = (&call.request.namespace, name_in(call, Some(new)));
-        let counted = match self.count_quota(namespace, name).await {
+        let counted = match self.count_quota(namespace, name, &call.user.name, call.seat).await {
             Ok(()) => self.read_fresh(call.served, &place(namespace, name), call.named()).await,
             Err(why) => Err(why),
         };
@@ -135,8 +149,14 @@ impl ApiServer {
     }
 
     /// Counts what there is of what a quota limits, if nobody did. Somebody who changes that meanwhile counts too.
-    pub(crate) async fn count_quota(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let _turn = self.turns.take(namespace).await;
+    async fn count_quota(
+        &self,
+        namespace: &str,
+        name: &str,
+        who: &str,
+        seat: Option<&Seat>,
+    ) -> Result<(), ApiError> {
+        let _turn = self.turns.take(namespace, who, seat).await?;
         self.reach(Freshness::Latest).await?;
         let Some(found) = self.quotas_of(namespace).into_iter().find(|quota| quota.name() == name) else {
             return Ok(());
@@ -157,7 +177,7 @@ impl ApiServer {
     pub(crate) async fn count_quotas(&self) {
         let (all, _) = self.cache.snapshot(&Resource::new("", QUOTAS));
         for quota in all.values().filter(|quota| !quota::is_counted(&quota.to_value())) {
-            if let Err(why) = self.count_quota(quota.namespace(), quota.name()).await {
+            if let Err(why) = self.count_quota(quota.namespace(), quota.name(), "", None).await {
                 tracing::warn!(quota = &*quota.place, %why, "a quota could not be counted; who is charged by it counts again");
             }
         }
@@ -283,7 +303,7 @@ impl Along {
     }
 
     /// Writes an object that is kept in the open, if it still is as it was at `revision`.
-    fn put(&mut self, key: bytes::Bytes, revision: u64, mut object: Value) {
+    pub(crate) fn put(&mut self, key: bytes::Bytes, revision: u64, mut object: Value) {
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }

@@ -1,7 +1,7 @@
 //! Answers: bodies made of pieces that are already encoded.
 
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -26,6 +26,8 @@ const PIECE: usize = 64 * 1024;
 pub enum ApiBody {
     Full(Option<Bytes>),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// Bytes of somebody else, who may break off.
+    Passed(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
 }
 
 pub type ApiResponse = Response<ApiBody>;
@@ -36,16 +38,19 @@ pub struct SignedIn(pub String);
 
 impl Body for ApiBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
             ApiBody::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             ApiBody::Stream(pieces) => {
                 pieces.poll_next_unpin(context).map(|piece| piece.map(|b| Ok(Frame::data(b))))
+            }
+            ApiBody::Passed(pieces) => {
+                pieces.poll_next_unpin(context).map(|piece| piece.map(|b| b.map(Frame::data)))
             }
         }
     }
@@ -57,7 +62,7 @@ impl Body for ApiBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ApiBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            ApiBody::Stream(_) => SizeHint::default(),
+            ApiBody::Stream(_) | ApiBody::Passed(_) => SizeHint::default(),
         }
     }
 }

@@ -332,6 +332,9 @@ impl ApiError {
         match code {
             StatusCode::BAD_REQUEST => ApiError::bad_request(sentence),
             StatusCode::CONFLICT => ApiError::conflict(what, name, sentence),
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                ApiError::new(code, "RequestedRangeNotSatisfiable", sentence).about(what, name)
+            }
             _ => ApiError::internal(sentence),
         }
     }

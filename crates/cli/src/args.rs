@@ -89,6 +89,10 @@ pub struct UpArgs {
     /// Die (SIGKILL) after so many steps on this host. For tests: what the next start makes of it must be right
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub die_after_step: Option<u64>,
+    /// The same, with the number in a file, or the name of a step; steps are counted from when it is there, and the
+    /// file is taken away
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "die_after_step")]
+    pub die_as_told_in: Option<PathBuf>,
     /// Fetch images from this host itself and its link, too. For tests: elsewhere it would let whoever may make an
     /// image look into the host's own services
     #[arg(long, hide = true)]
@@ -168,8 +172,23 @@ pub struct ConsoleArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {
-    /// Make an image of a file on this computer: qcow2, raw or ISO
+    /// Make an image of a file on this computer: qcow2, raw or ISO, also packed with gzip, xz or zstd
     Upload(UploadArgs),
+    /// Write an image to a file on this computer
+    Download(DownloadArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct DownloadArgs {
+    /// The image
+    pub name: String,
+    /// The file to write
+    pub file: PathBuf,
+    /// The image's namespace
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     BadSetting, Host,
-    args::{ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, UploadArgs},
+    args::{ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, UploadArgs},
 };
 
 const LONGEST: usize = 63;
@@ -44,6 +44,16 @@ pub struct UploadConfig {
     pub namespace: String,
 }
 
+/// `sheaf image download`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DownloadConfig {
+    pub kubeconfig: PathBuf,
+    pub name: String,
+    pub namespace: String,
+    /// What is there already is replaced when all of it has come.
+    pub file: PathBuf,
+}
+
 pub fn demo(args: DemoArgs, host: &Host) -> Result<DemoConfig, BadSetting> {
     let image = match args.image {
         None => DemoImage::Debian,
@@ -72,6 +82,15 @@ pub fn upload(args: UploadArgs, host: &Host) -> Result<UploadConfig, BadSetting>
         file: args.file,
         name: name("--name", args.name)?,
         namespace: name("--namespace", args.namespace)?,
+    })
+}
+
+pub fn download(args: DownloadArgs, host: &Host) -> Result<DownloadConfig, BadSetting> {
+    Ok(DownloadConfig {
+        kubeconfig: kubeconfig(args.cluster, host)?,
+        name: name("NAME", args.name)?,
+        namespace: name("--namespace", args.namespace)?,
+        file: args.file,
     })
 }
 

@@ -21,7 +21,7 @@ use crate::{
         Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, ImageCommand, InstallArgs, KubeconfigArgs,
         UpArgs, VmCommand,
     },
-    client_config::{self, ConsoleConfig, DemoConfig, UploadConfig},
+    client_config::{self, ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig},
     kubeconfig, node_name,
 };
 
@@ -36,6 +36,7 @@ pub enum Config {
     Demo(DemoConfig),
     Console(ConsoleConfig),
     UploadImage(UploadConfig),
+    DownloadImage(DownloadConfig),
     Kubeconfig(KubeconfigConfig),
     /// The data directory of the node whose key to rotate.
     RotateKey(PathBuf),
@@ -66,6 +67,7 @@ pub struct UpConfig {
     pub etcd: Option<String>,
     pub sync_delay: Duration,
     pub die_after_step: Option<u64>,
+    pub die_as_told_in: Option<PathBuf>,
     pub allow_local_images: bool,
     /// Say more than one line when ready.
     pub hints: bool,
@@ -125,6 +127,9 @@ impl Config {
             Command::Image(ImageCommand::Upload(args)) => {
                 Config::UploadImage(client_config::upload(args, host)?)
             }
+            Command::Image(ImageCommand::Download(args)) => {
+                Config::DownloadImage(client_config::download(args, host)?)
+            }
             Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
             Command::RotateKey(args) => Config::RotateKey(data_dir(&args.data_dir)?),
             Command::Doctor(args) => Config::Doctor(doctor(args)?),
@@ -156,6 +161,7 @@ fn up(args: UpArgs, host: &Host) -> Result<UpConfig, BadSetting> {
         etcd: args.etcd,
         sync_delay: Duration::from_millis(args.sync_delay_ms),
         die_after_step: args.die_after_step,
+        die_as_told_in: args.die_as_told_in,
         allow_local_images: args.allow_local_images,
         hints: args.hints || host.stdout_is_a_terminal,
     })

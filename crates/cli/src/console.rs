@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use sheaf_client::streams::{StreamError, WebSocket};
 use sheaf_world::World;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame, protocol::frame::coding::CloseCode};
 
 use crate::{
@@ -72,8 +72,10 @@ pub async fn enter(config: &ConsoleConfig, world: &World) -> Result<Left, Consol
     })?;
     eprintln!("This is the console of {namespace}/{name}. Enter wakes it, Ctrl-] leaves it.");
     let left = {
+        // Heard before the terminal is set: a signal in between would end the process and leave it raw.
+        let asked = AskedToEnd::hear()?;
         let _raw = RawMode::enter()?;
-        pass_on(socket).await?
+        pass_on(socket, asked).await?
     };
     match left {
         Some(Left::MachineEnded) => {
@@ -87,21 +89,41 @@ pub async fn enter(config: &ConsoleConfig, world: &World) -> Result<Left, Consol
     Ok(left.unwrap_or(Left::ByChoice))
 }
 
+/// The signals that ask this process to end, none of which comes from the keyboard: in raw mode Ctrl-C is the guest's.
+struct AskedToEnd {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl AskedToEnd {
+    fn hear() -> io::Result<AskedToEnd> {
+        Ok(AskedToEnd {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.hangup.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// None if it ended without a word.
-async fn pass_on(socket: WebSocket) -> io::Result<Option<Left>> {
+async fn pass_on(socket: WebSocket, mut to_end: AskedToEnd) -> io::Result<Option<Left>> {
     let (mut to_machine, mut from_machine) = socket.split();
     let mut typed = terminal::typed();
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let goodbye = || Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }));
     loop {
         tokio::select! {
             biased;
-            _ = hangup.recv() => return Ok(Some(Left::Signalled)),
-            _ = terminate.recv() => return Ok(Some(Left::Signalled)),
-            // Not from the keyboard: in raw mode Ctrl-C is the guest's.
-            _ = interrupt.recv() => return Ok(Some(Left::Signalled)),
+            () = to_end.asked() => return Ok(Some(Left::Signalled)),
             message = from_machine.next() => match message {
                 Some(Ok(Message::Binary(bytes))) => show(&bytes)?,
                 Some(Ok(Message::Text(text))) => show(text.as_bytes())?,

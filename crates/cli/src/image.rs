@@ -1,7 +1,7 @@
 //! `sheaf image upload`: an image of a file on this computer.
 //!
-//! The file is sent as it is read. What was begun and broke off can be done again: the object that is there by then is
-//! used, and its bytes are sent from the beginning.
+//! The file is sent as it is read. When the line breaks, the cluster is asked how much of the file it has and the rest is
+//! sent, a few times by itself and otherwise when the command is given again: the object that is there by then is used.
 
 use std::{
     io,
@@ -17,14 +17,14 @@ use bytes::{Bytes, BytesMut};
 use futures::Stream;
 use http::{Request, header};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Empty, Limited, StreamBody};
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 use sheaf_client::{api, streams::StreamError};
 use sheaf_resources::kinds::virtual_machine_image::{IMPORTED, VirtualMachineImage};
 use tokio::{
     fs::File,
-    io::AsyncReadExt,
+    io::{AsyncReadExt, AsyncSeekExt, SeekFrom},
     time::{interval, sleep},
 };
 
@@ -38,6 +38,9 @@ use crate::{
 const PIECE: usize = 256 * 1024;
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Over a line that breaks.
+const MOST_ATTEMPTS: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -61,6 +64,23 @@ pub enum ImageError {
     },
     #[error("there is an image {namespace}/{name} already: choose another --name, or delete it")]
     AlreadyThere { namespace: String, name: String },
+    #[error("cannot write {path}")]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the image {namespace}/{name} cannot be read")]
+    NotGiven {
+        namespace: String,
+        name: String,
+        #[source]
+        source: StreamError,
+    },
+    #[error(
+        "the image {namespace}/{name} stopped coming after {bytes} bytes; the same command goes on from there"
+    )]
+    CutShort { namespace: String, name: String, bytes: u64 },
     #[error("the image {namespace}/{name} could not be imported: {why}")]
     NotImported { namespace: String, name: String, why: String },
 }
@@ -96,6 +116,11 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Where the bytes of an image are asked for.
+    pub fn path(self) -> String {
+        format!("/v1/harvester/harvesterhci.io.virtualmachineimages/{}/{}", self.namespace, self.name)
+    }
+
     fn already_there(self) -> ImageError {
         ImageError::AlreadyThere { namespace: self.namespace.into(), name: self.name.into() }
     }
@@ -150,32 +175,57 @@ pub(crate) async fn bring(
     progress: &mut Progress,
 ) -> Result<(), ImageError> {
     ensure(cluster, place, json!({"displayName": place.name, "sourceType": "upload"})).await?;
-    let Source { path, file, size } = source;
-    let sent = Arc::new(AtomicU64::new(0));
-    let request = Request::post(format!(
-        "/v1/harvester/harvesterhci.io.virtualmachineimages/{}/{}?action=upload&size={size}",
-        place.namespace, place.name
-    ))
-    .header(header::CONTENT_TYPE, "application/octet-stream")
-    .header(header::CONTENT_LENGTH, size)
-    .body(StreamBody::new(pieces(file, sent.clone())))
-    .map_err(|why| ImageError::NotTaken { path: path.clone(), source: why.into() })?;
-
+    let Source { path, mut file, size } = source;
     let what = format!("uploading {}", path.file_name().unwrap_or_default().to_string_lossy());
-    let mut sending = std::pin::pin!(cluster.streams.send(request));
-    let mut ticks = interval(SHOW_EVERY);
-    let answer = loop {
-        tokio::select! {
-            biased;
-            answer = &mut sending => break answer,
-            _ = ticks.tick() => progress.count(&what, sent.load(Ordering::Relaxed), size),
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let offset = here_already(cluster, place).await.filter(|offset| *offset < size).unwrap_or(0);
+        let failed = |source| ImageError::Read { path: path.clone(), source };
+        file.seek(SeekFrom::Start(offset)).await.map_err(failed)?;
+        let sent = Arc::new(AtomicU64::new(offset));
+        let read = file.try_clone().await.map_err(failed)?;
+        let request = Request::post(format!("{}?action=upload&size={size}&offset={offset}", place.path()))
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .header(header::CONTENT_LENGTH, size - offset)
+            .body(StreamBody::new(pieces(read, sent.clone())))
+            .map_err(|why| ImageError::NotTaken { path: path.clone(), source: why.into() })?;
+        let mut sending = std::pin::pin!(cluster.streams.send(request));
+        let mut ticks = interval(SHOW_EVERY);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut sending => break answer,
+                _ = ticks.tick() => progress.count(&what, sent.load(Ordering::Relaxed), size),
+            }
+        };
+        match answer {
+            Ok(answer) => {
+                // Read to the end, so that the connection ends in order.
+                _ = answer.into_body().collect().await;
+                progress.count(&what, size, size);
+                return Ok(());
+            }
+            Err(why) if is_a_broken_line(&why) && attempts < MOST_ATTEMPTS => {
+                progress.say(&format!("{why}; going on in a moment"));
+                sleep(TRY_AGAIN).await;
+            }
+            Err(source) => return Err(ImageError::NotTaken { path, source }),
         }
-    };
-    let answer = answer.map_err(|source| ImageError::NotTaken { path, source })?;
-    // Read to the end, so that the connection ends in order.
-    _ = answer.into_body().collect().await;
-    progress.count(&what, size, size);
-    Ok(())
+    }
+}
+
+/// Whether the same may go better in a moment: nobody said no.
+fn is_a_broken_line(why: &StreamError) -> bool {
+    matches!(why, StreamError::Broken { .. } | StreamError::Unreachable { .. })
+}
+
+/// How much of a file the cluster has of an upload that broke off; none where it does not say.
+async fn here_already(cluster: &Cluster, place: Place<'_>) -> Option<u64> {
+    let request = Request::get(format!("{}/upload", place.path())).body(Empty::<Bytes>::new()).ok()?;
+    let answer = cluster.streams.send(request).await.ok()?;
+    let body = Limited::new(answer.into_body(), 4096).collect().await.ok()?.to_bytes();
+    serde_json::from_slice::<Value>(&body).ok()?["offset"].as_u64()
 }
 
 fn pieces(file: File, sent: Arc<AtomicU64>) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send + 'static {

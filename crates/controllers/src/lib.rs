@@ -13,21 +13,30 @@ pub mod custom_resource_definition;
 pub mod event;
 pub mod garbage_collection;
 pub mod namespace;
+pub mod node;
 mod object;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
 mod references;
 pub mod root_ca;
 mod rounds;
+mod secret_copy;
 pub mod service_account;
 pub mod service_account_token;
 mod telling;
 pub mod token;
 pub mod virtual_machine;
+pub mod virtual_machine_backup;
+pub mod virtual_machine_clone;
 pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtual_machine_instance_pod;
 pub mod virtual_machine_network_config;
+pub mod virtual_machine_restore;
+pub mod volume_attachment;
+mod volume_room;
+pub mod volume_snapshot;
+pub mod volume_snapshot_content;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -79,6 +88,8 @@ pub(crate) struct Context {
     pub memory: Arc<Memory>,
     pub world: World,
     pub settings: Arc<Settings>,
+    /// Held by whoever promises room on a node's disk, from looking to writing.
+    pub promising: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Context {
@@ -102,17 +113,24 @@ const ALL: &[(&str, Start)] = &[
     (garbage_collection::NAME, |context| Box::pin(garbage_collection::run(context))),
     (event::NAME, |context| Box::pin(event::run(context))),
     (token::NAME, |context| Box::pin(token::run(context))),
+    (node::NAME, |context| Box::pin(node::run(context))),
     (persistent_volume_claim::NAME, |context| Box::pin(persistent_volume_claim::run(context))),
     (persistent_volume::NAME, |context| Box::pin(persistent_volume::run(context))),
+    (volume_snapshot::NAME, |context| Box::pin(volume_snapshot::run(context))),
+    (volume_snapshot_content::NAME, |context| Box::pin(volume_snapshot_content::run(context))),
     (virtual_machine_image::NAME, |context| Box::pin(virtual_machine_image::run(context))),
     (virtual_machine_network_config::NAME, |context| Box::pin(virtual_machine_network_config::run(context))),
     (virtual_machine::NAME, |context| Box::pin(virtual_machine::run(context))),
     (virtual_machine_instance::NAME, |context| Box::pin(virtual_machine_instance::run(context))),
     (virtual_machine_instance_pod::NAME, |context| Box::pin(virtual_machine_instance_pod::run(context))),
+    (volume_attachment::NAME, |context| Box::pin(volume_attachment::run(context))),
+    (virtual_machine_backup::NAME, |context| Box::pin(virtual_machine_backup::run(context))),
+    (virtual_machine_restore::NAME, |context| Box::pin(virtual_machine_restore::run(context))),
+    (virtual_machine_clone::NAME, |context| Box::pin(virtual_machine_clone::run(context))),
 ];
 
 /// Those who act in the cluster's own name, because nobody else may do their work.
-const OF_THE_CLUSTER: [&str; 1] = [virtual_machine_instance_pod::NAME];
+const OF_THE_CLUSTER: [&str; 2] = [virtual_machine_instance_pod::NAME, volume_attachment::NAME];
 
 /// All controllers, ready to run.
 pub struct Controllers {
@@ -122,11 +140,12 @@ pub struct Controllers {
 /// Makes the controllers; nothing happens until they [run](Controllers::run).
 ///
 /// `client` is used to act as each controller's own user, whose role (`resources::rbac`) says what it may do. So it
-/// must be allowed to impersonate them. What several of them look at is watched once, in its own name; Pods, which
-/// nobody else may write, are also written in its own name.
+/// must be allowed to impersonate them. What several of them look at is watched once, in its own name; Pods and
+/// VolumeAttachments, which nobody else may write, are also written in its own name.
 pub fn build(client: Client, world: World, settings: Settings) -> Controllers {
     let memory = Arc::new(Memory::new(client.clone()));
-    Controllers { context: Context { client, memory, world, settings: Arc::new(settings) } }
+    let (settings, promising) = (Arc::new(settings), Arc::default());
+    Controllers { context: Context { client, memory, world, settings, promising } }
 }
 
 impl Controllers {

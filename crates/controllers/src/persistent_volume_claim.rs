@@ -2,8 +2,11 @@
 //!
 //! The decisions are [`sheaf_planner::claim`]; what becomes of the volume afterwards is
 //! [`crate::persistent_volume`]. A volume is an object here and nothing else: its bytes are made by the node whose
-//! machine first uses it. A copy of an image is on the image's node from the beginning, since nobody else has
-//! the bytes.
+//! machine first uses it. A copy of an image, of a snapshot or of another volume is on the node of what it is a copy of,
+//! since nobody else has the bytes; the last two are made there at once. Whether there is room for a volume is
+//! [`sheaf_planner::volume_room`].
+
+mod source;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +15,7 @@ use std::{
 
 use k8s_openapi::{
     api::{
-        core::v1::{PersistentVolume, PersistentVolumeClaim},
+        core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition},
         storage::v1::StorageClass,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -23,57 +26,68 @@ use sheaf_client::{
     memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
 };
-use sheaf_planner::claim::{self, Binding, Class, Reason, Reclaim, Seen, Source, Step, Volume};
+use sheaf_planner::{
+    claim::{self, Binding, Class, Making, Reason, Reclaim, Seen, Step, Volume},
+    volume_room::Wish,
+};
 use sheaf_resources::{
     kinds::{
         persistent_volume::{
-            BACKEND_ATTRIBUTE, CLAIM_ANNOTATION, DATA_FINALIZER, GROWN_ANNOTATION, IMAGE_UID_ATTRIBUTE,
-            LOCAL_BACKEND, PROTECTION_FINALIZER as VOLUME_PROTECTION,
+            BACKEND_ATTRIBUTE, CLAIM_ANNOTATION, CLONE_ATTRIBUTE, DATA_FINALIZER, FAILED_ANNOTATION,
+            GROWN_ANNOTATION, HOSTNAME_LABEL, LOCAL_BACKEND, MADE_ANNOTATION,
+            PROTECTION_FINALIZER as VOLUME_PROTECTION, SNAPSHOT_ATTRIBUTE, node_of,
         },
         persistent_volume_claim::{
-            self, IMAGE_ANNOTATION, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, RESIZE_PENDING,
-            requested_by,
+            DataSource, NO_ROOM, PROTECTION_FINALIZER, PROVISIONER_ANNOTATION, PROVISIONING_FAILED,
+            RESIZE_ERROR, RESIZE_PENDING, requested_by,
         },
-        storage_class::{IMAGE_PARAMETER, PROVISIONER},
+        setting::{OVERCOMMIT_CONFIG, Setting},
+        storage_class::PROVISIONER,
         virtual_machine::VirtualMachine,
-        virtual_machine_image::{IMPORTED, NODE_ANNOTATION, VirtualMachineImage},
+        virtual_machine_image::VirtualMachineImage,
         virtual_machine_instance::VirtualMachineInstance,
+        volume_snapshot::VolumeSnapshot,
     },
     quantity,
 };
 
+use self::source::{Origin, Thing};
+pub(crate) use self::source::{image_of, is_in_time, is_pending_copy_of, source_of};
 use crate::{
     Context,
     object::{Eyes, Object, Place, place_of},
     references::References,
     telling::{How, tell},
+    volume_room::{self, LOOK_FOR_ROOM_EVERY},
 };
 
 pub const NAME: &str = "persistent-volume-claim";
 const COMPONENT: &str = "persistentvolume-controller";
 /// More than any claim takes.
 const MOST_STEPS: usize = 12;
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
-    let claims = Claims { context, references: Arc::default(), waiting: Arc::default() };
+    let claims = Claims {
+        context,
+        references: Arc::default(),
+        waiting: Arc::default(),
+        held: Arc::default(),
+        short: Arc::default(),
+    };
     reconciling::run_side_by_side(claims, client, crate::SIDE_BY_SIDE).await;
-}
-
-/// What a claim depends on, beside machines.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
-    Class(String),
-    Image(Place),
 }
 
 #[derive(Clone)]
 struct Claims {
     context: Context,
     references: Arc<Mutex<References<Place, Thing>>>,
-    /// Claims that wait for a machine to come, or to go.
+    /// Claims that wait for a machine to come.
     waiting: Arc<Mutex<BTreeSet<Place>>>,
+    /// Claims that wait for all that needs them to go.
+    held: Arc<Mutex<BTreeSet<Place>>>,
+    /// Claims that wait for room.
+    short: Arc<Mutex<BTreeSet<Place>>>,
 }
 
 impl Reconciler for Claims {
@@ -88,33 +102,60 @@ impl Reconciler for Claims {
             memory.of::<PersistentVolume>(),
             memory.of::<StorageClass>(),
             memory.of::<VirtualMachineImage>(),
+            memory.of::<VolumeSnapshot>(),
             memory.of::<VirtualMachine>(),
             memory.of::<VirtualMachineInstance>(),
+            memory.of::<Node>(),
+            memory.of::<Setting>(),
         ]
     }
 
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
+        let here = |place: &&Place| Some(&place.0) == metadata.namespace.as_ref();
+        let held = || self.held.lock().iter().filter(here).cloned().collect::<Vec<_>>();
+        let short = || self.short.lock().iter().cloned().collect::<Vec<_>>();
         match watch {
-            0 => place_of(metadata).into_iter().collect(),
+            0 => {
+                let Some(place) = place_of(metadata) else { return Vec::new() };
+                let mut keys = self.references.lock().to(&Thing::Claim(place.clone()));
+                keys.extend(held());
+                keys.push(place);
+                keys
+            }
             1 => {
                 let claim = metadata.annotations.as_ref().and_then(|all| all.get(CLAIM_ANNOTATION));
                 let place = claim.and_then(|claim| claim.split_once('/'));
-                place.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).into_iter().collect()
+                let own = place.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).into_iter();
+                // One that goes makes room for others.
+                own.chain(short().into_iter().filter(|_| metadata.deletion_timestamp.is_some())).collect()
             }
             2 => self.references.lock().to(&Thing::Class(metadata.name.clone().unwrap_or_default())),
             3 => place_of(metadata)
                 .map(|image| self.references.lock().to(&Thing::Image(image)))
                 .unwrap_or_default(),
+            4 => {
+                let Some(place) = place_of(metadata) else { return Vec::new() };
+                let mut keys = self.references.lock().to(&Thing::Snapshot(place));
+                keys.extend(held());
+                keys
+            }
+            7 => short(),
+            8 if metadata.name.as_deref() == Some(OVERCOMMIT_CONFIG) => short(),
+            8 => Vec::new(),
             _ => {
-                let here = |place: &&Place| Some(&place.0) == metadata.namespace.as_ref();
-                self.waiting.lock().iter().filter(here).cloned().collect()
+                let mut keys = held();
+                keys.extend(self.waiting.lock().iter().filter(here).cloned());
+                keys
             }
         }
     }
 
     async fn reconcile(&mut self, place: &Place) -> Result<Next<Place>, ReconcileError> {
         self.waiting.lock().remove(place);
+        self.held.lock().remove(place);
+        self.short.lock().remove(place);
         let mut eyes = self.context.eyes();
+        let mut promising = None;
         for _ in 0..MOST_STEPS {
             let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, &place.1).await?;
             let Some(claim) = claim else {
@@ -126,19 +167,31 @@ impl Reconciler for Claims {
             match &step {
                 Step::Rest => return Ok(Next::rest()),
                 // All of them rest on what is absent, which may only be late.
-                Step::Wait(_) | Step::CreateVolume { .. } | Step::BindVolume | Step::ReleaseClaim
+                Step::Wait(_)
+                | Step::CreateVolume { .. }
+                | Step::NoteNoRoom { .. }
+                | Step::BindVolume
+                | Step::ReleaseClaim
                     if !eyes.are_fresh() =>
                 {
                     // Before that look, so that whatever comes or goes during it wakes us.
-                    if let Step::Wait(Reason::InUse | Reason::NoConsumer) = step {
-                        self.waiting.lock().insert(place.clone());
-                    }
+                    self.note_waiting(place, &step);
                     eyes = eyes.fresh();
                 }
+                // Looked at once more when nobody else can take the room meanwhile.
+                Step::CreateVolume { .. } | Step::GrowVolume { .. } if promising.is_none() => {
+                    promising = Some(self.context.promising.clone().lock_owned().await);
+                }
+                Step::NoteNoRoom { .. } if self.just_told(&claim) => {
+                    self.note_waiting(place, &step);
+                    return Ok(Next::again_after(LOOK_FOR_ROOM_EVERY));
+                }
+                Step::Wait(Reason::NoRoom(_) | Reason::NoRoomToGrow(_)) => {
+                    self.note_waiting(place, &step);
+                    return Ok(Next::again_after(LOOK_FOR_ROOM_EVERY));
+                }
                 Step::Wait(reason) => {
-                    if matches!(reason, Reason::InUse | Reason::NoConsumer) {
-                        self.waiting.lock().insert(place.clone());
-                    }
+                    self.note_waiting(place, &step);
                     let (word, message) = reason.words();
                     let sort = if word == "ProvisioningFailed" { "Warning" } else { "Normal" };
                     // A claim that cannot go yet says so by itself.
@@ -149,6 +202,7 @@ impl Reconciler for Claims {
                 }
                 step => {
                     self.act(&eyes, step, &claim, &look).await?;
+                    promising = None;
                 }
             }
         }
@@ -161,11 +215,55 @@ impl Reconciler for Claims {
 struct Look {
     seen: Seen,
     volume: Option<Object<PersistentVolume>>,
-    image: Option<Object<VirtualMachineImage>>,
+    origin: Origin,
     reclaim_policy: String,
 }
 
 impl Claims {
+    fn note_waiting(&self, place: &Place, step: &Step) {
+        match step {
+            Step::Wait(Reason::InUse) => self.held.lock().insert(place.clone()),
+            Step::Wait(Reason::NoConsumer) => self.waiting.lock().insert(place.clone()),
+            Step::Wait(Reason::NoRoom(_) | Reason::NoRoomToGrow(_)) | Step::NoteNoRoom { .. } => {
+                self.short.lock().insert(place.clone())
+            }
+            _ => false,
+        };
+    }
+
+    /// Whether the claim said a moment ago that there is no room. The numbers change with every volume that comes and goes,
+    /// and a crowd that waits need not repeat them each time.
+    fn just_told(&self, claim: &Object<PersistentVolumeClaim>) -> bool {
+        let told = no_room_condition(&claim.typed).and_then(|condition| condition.last_probe_time.as_ref());
+        let now = self.context.world.clock.now().as_second();
+        told.is_some_and(|told| {
+            let ago = u64::try_from(now - told.0.as_second()).unwrap_or(0);
+            ago < LOOK_FOR_ROOM_EVERY.as_secs()
+        })
+    }
+
+    /// Why what the claim asks for, beyond what its volume has, does not fit.
+    async fn no_room(
+        &self,
+        eyes: &Eyes,
+        claim: &PersistentVolumeClaim,
+        volume: Option<&PersistentVolume>,
+        origin: &Origin,
+    ) -> Result<Option<String>, ReconcileError> {
+        let bytes = claim.spec.as_ref().and_then(requested_by).unwrap_or(0);
+        let wish = match volume {
+            Some(volume) => {
+                let held_bytes = sheaf_planner::volume_room::size_of(volume).unwrap_or(0);
+                Wish { node: node_of(volume), bytes, held_bytes }
+            }
+            None => Wish { node: origin.node(), bytes, held_bytes: 0 },
+        };
+        if wish.bytes <= wish.held_bytes {
+            return Ok(None);
+        }
+        Ok(volume_room::look(eyes).await?.check(&wish).err().map(|why| why.to_string()))
+    }
+
     async fn look(
         &mut self,
         eyes: &Eyes,
@@ -175,20 +273,16 @@ impl Claims {
         let (spec, status) = (claim.typed.spec.clone().unwrap_or_default(), claim.typed.status.as_ref());
         let class_name = spec.storage_class_name.clone().unwrap_or_default();
         let class: Option<Object<StorageClass>> = eyes.find("", &class_name).await?;
-        let image = image_of(claim, class.as_ref());
+        let bound = is_bound(&claim.typed);
+        let wanted = source::Wanted::of(place, claim, class.as_ref()).filter(|_| !bound);
         let mut things = BTreeSet::from([Thing::Class(class_name)]);
-        things.extend(image.clone().map(Thing::Image));
+        things.extend(wanted.iter().map(source::Wanted::thing));
         self.references.lock().set(place, things);
-        let (source, image) = match image {
-            None => (Source::Empty, None),
-            Some(image) if !is_named(claim, &image) => (Source::UnnamedImage, None),
-            Some((namespace, name)) => {
-                let image: Option<Object<VirtualMachineImage>> = eyes.find(&namespace, &name).await?;
-                (source_of(image.as_ref()), image)
-            }
-        };
+        let (source, origin) = source::look_at(eyes, claim, wanted).await?;
         let volume: Option<Object<PersistentVolume>> =
             eyes.find("", &claim::volume_name(claim.uid())).await?;
+        let no_room =
+            self.no_room(eyes, &claim.typed, volume.as_ref().map(|volume| &*volume.typed), &origin).await?;
         let class = class.as_ref().map(|class| &class.typed);
         let reclaim_policy =
             class.as_ref().and_then(|class| class.reclaim_policy.clone()).unwrap_or_else(|| "Delete".into());
@@ -196,8 +290,10 @@ impl Claims {
             == Some("WaitForFirstConsumer");
         let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
         let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let bound = status.and_then(|status| status.phase.as_deref()) == Some("Bound");
-        let in_use = (claim.is_being_deleted() || (patient && !bound)) && self.is_in_use(eyes, place).await?;
+        let asked = claim.is_being_deleted() || (patient && !bound);
+        let in_use = asked
+            && (self.is_in_use(eyes, place).await?
+                || (claim.is_being_deleted() && is_being_copied(eyes, claim).await?));
         let seen = Seen {
             uid: claim.uid().to_owned(),
             being_deleted: claim.is_being_deleted(),
@@ -205,6 +301,9 @@ impl Claims {
             volume_name: spec.volume_name.clone().unwrap_or_default(),
             requested_bytes: requested_by(&spec).unwrap_or(0),
             resize_pending: conditions.any(|condition| condition.type_ == RESIZE_PENDING),
+            no_room,
+            told_no_room: no_room_condition(&claim.typed)
+                .map(|condition| condition.message.clone().unwrap_or_default()),
             capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
             class: class.map(|class| Class {
                 ours: class.provisioner == PROVISIONER,
@@ -216,7 +315,7 @@ impl Claims {
             in_use,
             volume: volume.as_ref().map(|volume| in_planner_words(&volume.typed)),
         };
-        Ok(Look { seen, volume, image, reclaim_policy })
+        Ok(Look { seen, volume, origin, reclaim_policy })
     }
 
     /// Whether a machine, or an instance that is not over, names the claim.
@@ -286,8 +385,8 @@ impl Claims {
             Step::NoteResizePending => {
                 let mut status = claim.whole()?.data["status"].take();
                 let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-                let message = "waiting for a virtual machine that uses the volume to be started (again): its node \
-                               then makes the volume larger";
+                let message = "waiting for the node of the volume to make it larger: at once under a virtual machine that \
+                               runs, else when one that uses it is next started";
                 conditions.push(json!({
                     "type": RESIZE_PENDING, "status": "True", "message": message,
                     "lastTransitionTime": self.context.world.clock.rfc3339(),
@@ -297,40 +396,76 @@ impl Claims {
                 let words = ("Normal", RESIZE_PENDING, message);
                 tell(&self.context, COMPONENT, claim, words, How::Now).await;
             }
+            Step::NoteNoRoom { reason } => {
+                let (word, message) = reason.words();
+                let mut status = claim.whole()?.data["status"].take();
+                let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+                let kind = if is_bound(&claim.typed) { RESIZE_ERROR } else { PROVISIONING_FAILED };
+                let now = self.context.world.clock.rfc3339();
+                let since = conditions.iter().find(|condition| condition["type"] == kind);
+                let since = since.map_or_else(|| json!(now), |since| since["lastTransitionTime"].clone());
+                conditions.retain(|condition| !is_about_room(condition));
+                conditions.push(json!({
+                    "type": kind, "status": "True", "reason": NO_ROOM, "message": message,
+                    "lastProbeTime": now, "lastTransitionTime": since,
+                }));
+                status["conditions"] = conditions.into();
+                claim.write_status(status).await?;
+                tell(&self.context, COMPONENT, claim, ("Warning", word, &message), How::Once).await;
+            }
+            Step::ForgetNoRoom => {
+                let mut status = claim.whole()?.data["status"].take();
+                if let Some(conditions) = status["conditions"].as_array_mut() {
+                    conditions.retain(|condition| !is_about_room(condition));
+                }
+                claim.write_status(status).await?;
+            }
             Step::ReleaseClaim => claim.remove_finalizer(PROTECTION_FINALIZER).await?,
         }
         Ok(())
     }
 }
 
-/// The image a claim is a copy of: what it says itself, else what its class is for.
-pub(crate) fn image_of(
-    claim: &Object<PersistentVolumeClaim>,
-    class: Option<&Object<StorageClass>>,
-) -> Option<Place> {
-    let parameters = class.and_then(|class| class.typed.parameters.as_ref());
-    let of_class =
-        parameters.and_then(|parameters| parameters.get(IMAGE_PARAMETER)).map_or("", String::as_str);
-    let (namespace, name) = persistent_volume_claim::image_of(claim.annotation(IMAGE_ANNOTATION), of_class)?;
-    Some((namespace.to_owned(), name.to_owned()))
+/// The condition of a claim that waits for room, for a volume or for a larger one.
+pub(crate) fn no_room_condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolumeClaimCondition> {
+    let mut conditions = claim.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.find(|condition| {
+        [PROVISIONING_FAILED, RESIZE_ERROR].contains(&condition.type_.as_str())
+            && condition.reason.as_deref() == Some(NO_ROOM)
+    })
 }
 
-/// Whether the image of another namespace was named by somebody: who may do so is asked at the door, and it is asked
-/// of names alone. A class says nothing of who made the claim, and may come after it.
-fn is_named(claim: &Object<PersistentVolumeClaim>, (namespace, name): &Place) -> bool {
-    claim.metadata().namespace.as_ref() == Some(namespace)
-        || claim.annotation(IMAGE_ANNOTATION) == format!("{namespace}/{name}")
+fn is_about_room(condition: &Value) -> bool {
+    [PROVISIONING_FAILED, RESIZE_ERROR].iter().any(|kind| condition["type"] == *kind)
+        && condition["reason"] == NO_ROOM
 }
 
-pub(crate) fn source_of(image: Option<&Object<VirtualMachineImage>>) -> Source {
-    let Some(image) = image.filter(|image| !image.is_being_deleted()) else { return Source::MissingImage };
-    if image.typed.is_imported() && !image.annotation(NODE_ANNOTATION).is_empty() {
-        return Source::Image { virtual_size: image.typed.status.virtual_size };
+/// Whether a copy or a snapshot of the claim is still being made. One that cannot be made needs nothing of it.
+async fn is_being_copied(eyes: &Eyes, claim: &Object<PersistentVolumeClaim>) -> Result<bool, ReconcileError> {
+    let namespace = claim.metadata().namespace.as_deref().unwrap_or_default();
+    let claims: Vec<Arc<PersistentVolumeClaim>> = eyes.list(namespace).await?;
+    let source = DataSource::Claim(claim.name().to_owned());
+    if claims.iter().any(|copy| is_pending_copy_of(copy, &source, claim.metadata())) {
+        return Ok(true);
     }
-    match image.typed.condition(IMPORTED) {
-        Some(condition) if condition.status == "False" => Source::FailedImage,
-        Some(_) | None => Source::ArrivingImage,
-    }
+    let snapshots: Vec<Arc<VolumeSnapshot>> = eyes.list(namespace).await?;
+    Ok(snapshots.iter().any(|snapshot| {
+        snapshot.spec.source.persistent_volume_claim_name.as_deref() == Some(claim.name())
+            && snapshot.metadata.deletion_timestamp.is_none()
+            && is_in_time(&snapshot.metadata, claim.metadata())
+            && !snapshot.is_ready()
+            && snapshot.error().is_none()
+    }))
+}
+
+pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+}
+
+/// Whether a volume is this very claim's: a name alone proves nothing.
+pub(crate) fn is_of(volume: &Object<PersistentVolume>, claim: &Object<PersistentVolumeClaim>) -> bool {
+    let holder = volume.typed.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    holder.and_then(|holder| holder.uid.as_deref()) == Some(claim.uid())
 }
 
 fn is_resize_pending(condition: &Value) -> bool {
@@ -338,7 +473,7 @@ fn is_resize_pending(condition: &Value) -> bool {
 }
 
 fn in_planner_words(volume: &PersistentVolume) -> Volume {
-    let grown = volume.metadata.annotations.as_ref().and_then(|all| all.get(GROWN_ANNOTATION));
+    let annotation = |key: &str| volume.metadata.annotations.as_ref().and_then(|all| all.get(key));
     let spec = volume.spec.as_ref();
     let capacity = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
     let claim = spec.and_then(|spec| spec.claim_ref.as_ref());
@@ -347,8 +482,21 @@ fn in_planner_words(volume: &PersistentVolume) -> Volume {
         bound: volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound"),
         capacity_bytes: capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0),
         placed: spec.is_some_and(|spec| spec.node_affinity.is_some()),
-        grown_bytes: grown.and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
+        grown_bytes: annotation(GROWN_ANNOTATION).and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
+        making: match (annotation(MADE_ANNOTATION), annotation(FAILED_ANNOTATION)) {
+            _ if !is_copy(volume) => Making::Settled,
+            (Some(made), _) if made == "true" => Making::Settled,
+            (_, Some(why)) => Making::Failed(why.clone()),
+            (_, None) => Making::Underway,
+        },
     }
+}
+
+/// Whether a volume is a copy that is made at once.
+fn is_copy(volume: &PersistentVolume) -> bool {
+    let attributes = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()?.volume_attributes.as_ref());
+    let has = |key: &str| attributes.is_some_and(|attributes| attributes.contains_key(key));
+    has(SNAPSHOT_ATTRIBUTE) || has(CLONE_ATTRIBUTE)
 }
 
 fn volume_to_create(
@@ -361,9 +509,7 @@ fn volume_to_create(
     let spec = &claimed.data["spec"];
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let mut attributes = BTreeMap::from([(BACKEND_ATTRIBUTE, LOCAL_BACKEND)]);
-    if let Some(image) = &look.image {
-        attributes.insert(IMAGE_UID_ATTRIBUTE, image.uid());
-    }
+    attributes.extend(look.origin.attribute());
     let mut volume = json!({
         "metadata": {
             "name": name,
@@ -386,8 +532,8 @@ fn volume_to_create(
             "csi": {"driver": PROVISIONER, "volumeHandle": name, "volumeAttributes": attributes},
         },
     });
-    if let Some(image) = &look.image {
-        volume["spec"]["nodeAffinity"] = on_node(image.annotation(NODE_ANNOTATION));
+    if let Some(node) = look.origin.node() {
+        volume["spec"]["nodeAffinity"] = on_node(node);
     }
     Ok(volume)
 }

@@ -141,6 +141,7 @@ fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
         | Step::DeleteInstance { .. }
         | Step::DeleteClaims { .. }
         | Step::SyncLabels { .. }
+        | Step::UpdateInstance { .. }
         | Step::RemoveFinalizer => true,
         _ => false,
     }
@@ -227,13 +228,24 @@ impl Machines {
                 changed.metadata.labels = Some(labels.clone());
                 instance.write(&changed).await?;
             }
+            (Step::UpdateInstance { spec }, Some(instance)) => {
+                let mut changed = instance.whole()?;
+                changed.data["spec"] = json!(spec);
+                instance.write(&changed).await?;
+            }
             (Step::SetRunStrategy(strategy), _) => {
                 vm.merge(json!({"spec": {"runStrategy": strategy, "running": null}})).await?;
             }
             (Step::DeleteClaims { names }, _) => self.delete_claims(names, place, vm).await?,
             (Step::RemoveFinalizer, _) => vm.remove_finalizer(FINALIZER).await?,
             // It went while we were deciding.
-            (Step::DeleteInstance { .. } | Step::ReleaseInstance { .. } | Step::SyncLabels { .. }, None) => {}
+            (
+                Step::DeleteInstance { .. }
+                | Step::ReleaseInstance { .. }
+                | Step::SyncLabels { .. }
+                | Step::UpdateInstance { .. },
+                None,
+            ) => {}
         }
         Ok(true)
     }

@@ -1,14 +1,18 @@
-//! Chooses the node that fetches an image and keeps it, and publishes the class its disks are made by.
+//! Chooses the node that fetches an image and keeps it, and publishes the class its disks are made by. What is made of
+//! another image, or of a disk, is made where that is.
 //!
 //! The bytes are that node's business: its agent fetches them, says in the status how far it is, and takes the
 //! image's finalizer off when they are gone. An image may go at any time: disks made of it have the bytes they need.
 //! The class comes with the imported image and goes with it. Two images of one name in two namespaces want the
 //! same class; the first has it, and the other says so.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::{
-    api::{core::v1::Node, storage::v1::StorageClass},
+    api::{
+        core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
+        storage::v1::StorageClass,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::{Value, json};
@@ -18,6 +22,7 @@ use sheaf_client::{
 };
 use sheaf_planner::placement;
 use sheaf_resources::kinds::{
+    persistent_volume,
     storage_class::{IMAGE_PARAMETER, IMAGE_UID_PARAMETER, PROVISIONER},
     virtual_machine_image::{DATA_FINALIZER, NODE_ANNOTATION, VirtualMachineImage, storage_class_name},
 };
@@ -25,11 +30,15 @@ use sheaf_resources::kinds::{
 use crate::{
     Context,
     object::{Object, Place, place_of},
+    persistent_volume_claim::{is_bound, is_of, on_node},
     telling::{How, tell},
+    volume_room,
 };
 
 pub const NAME: &str = "virtual-machine-image";
 const COMPONENT: &str = "vmimage-controller";
+/// How soon it is looked again for what an image waits for.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
@@ -54,7 +63,8 @@ impl Reconciler for Images {
 
     fn keys(&self, watch: usize, metadata: &ObjectMeta) -> Vec<Place> {
         match watch {
-            0 => place_of(metadata).into_iter().collect(),
+            // Who waits may wait for this one.
+            0 => place_of(metadata).into_iter().chain(self.waiting.iter().cloned()).collect(),
             1 => {
                 let image = metadata.annotations.as_ref().and_then(|all| all.get(IMAGE_PARAMETER));
                 let place = image.and_then(|image| image.split_once('/'));
@@ -89,10 +99,12 @@ impl Reconciler for Images {
             return self.withdraw(class).await;
         }
         let image = if image.annotation(NODE_ANNOTATION).is_empty() || !image.has_finalizer(DATA_FINALIZER) {
-            if !self.assign(image).await? {
-                self.waiting.insert(place.clone());
+            if self.assign(image).await? {
+                return Ok(Next::rest());
             }
-            return Ok(Next::rest());
+            self.waiting.insert(place.clone());
+            // A claim that is not bound yet, of which nobody tells us.
+            return Ok(Next::again_after(LOOK_AGAIN));
         } else {
             image
         };
@@ -125,9 +137,10 @@ impl Reconciler for Images {
 impl Images {
     /// Gives an image its node and its finalizer, in one write; answers whether there was a node.
     async fn assign(&self, image: Object<VirtualMachineImage>) -> Result<bool, ReconcileError> {
-        let nodes: Vec<Arc<Node>> = self.context.eyes().list("").await?;
-        let chosen = placement::any_node(&nodes).unwrap_or_default();
-        let node = [image.annotation(NODE_ANNOTATION), chosen].into_iter().find(|node| !node.is_empty());
+        let node = match image.annotation(NODE_ANNOTATION) {
+            "" => self.choose(&image.typed).await?,
+            node => Some(node.to_owned()),
+        };
         let Some(node) = node else { return Ok(false) };
         let mut finalizers = image.metadata().finalizers.clone().unwrap_or_default();
         if !image.has_finalizer(DATA_FINALIZER) {
@@ -136,6 +149,49 @@ impl Images {
         let metadata = json!({"annotations": {NODE_ANNOTATION: node}, "finalizers": finalizers});
         image.merge(json!({"metadata": metadata})).await?;
         Ok(true)
+    }
+
+    /// The node to bring an image to; none while there is none.
+    async fn choose(&self, image: &VirtualMachineImage) -> Result<Option<String>, ReconcileError> {
+        let eyes = self.context.eyes().fresh();
+        if let Some((namespace, name)) = image.original() {
+            let original: Option<Object<VirtualMachineImage>> = eyes.find(namespace, name).await?;
+            if let Some(original) = original {
+                let node = original.annotation(NODE_ANNOTATION);
+                return Ok(Some(node.to_owned()).filter(|node| !node.is_empty()));
+            }
+        }
+        if let Some((namespace, name)) = image.exported_claim() {
+            let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(namespace, name).await?;
+            if let Some(claim) = claim {
+                return self.place_disk(&claim).await;
+            }
+        }
+        // What names something that is gone says so there, wherever that is.
+        let nodes: Vec<Arc<Node>> = eyes.list("").await?;
+        Ok(placement::any_node(&nodes).map(str::to_owned))
+    }
+
+    /// The node that has a claim's disk. One that nobody used yet is nowhere, and comes to be where the image is made.
+    async fn place_disk(
+        &self,
+        claim: &Object<PersistentVolumeClaim>,
+    ) -> Result<Option<String>, ReconcileError> {
+        let eyes = self.context.eyes().fresh();
+        let volume = claim.typed.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+        let volume: Option<Object<PersistentVolume>> = eyes.find("", &volume).await?;
+        let Some(volume) = volume.filter(|volume| is_bound(&claim.typed) && is_of(volume, claim)) else {
+            return Ok(None);
+        };
+        if let Some(node) = persistent_volume::node_of(&volume.typed) {
+            return Ok(Some(node.to_owned()));
+        }
+        let _promising = self.context.promising.lock().await;
+        let Some(node) = volume_room::node_for(&self.context.eyes(), &volume.typed).await? else {
+            return Ok(None);
+        };
+        volume.merge(json!({"spec": {"nodeAffinity": on_node(&node)}})).await?;
+        Ok(Some(node))
     }
 
     async fn withdraw(&self, class: Option<Object<StorageClass>>) -> Result<Next<Place>, ReconcileError> {

@@ -4,7 +4,8 @@
 //! The decisions are [`sheaf_planner::placement`] and [`sheaf_planner::virtual_machine_instance::binding`]. The
 //! volumes of an instance are put on its node first, then the instance itself, in one write; from then on its status
 //! is the node's agent's. One that is deleted before it had a node is let go here. Interrupted in between, a volume
-//! is on a node already and the instance follows it there.
+//! is on a node already and the instance follows it there. A node is chosen only if its disk has room for the
+//! volumes that come with the instance.
 //!
 //! Deliberately absent: taking an instance off a node that is gone.
 
@@ -27,9 +28,11 @@ use sheaf_planner::{
     network_config,
     placement::{self, Neighbour, Wanted},
     virtual_machine_instance::binding::{self, Finding},
+    volume_room::{Rooms, size_of},
 };
 use sheaf_resources::kinds::{
     network_attachment_definition::NetworkAttachmentDefinition,
+    setting::{OVERCOMMIT_CONFIG, Setting},
     virtual_machine_instance::{
         FOREGROUND_FINALIZER, NODE_NAME_LABEL, VirtualMachineInstance, demand::Demand,
     },
@@ -39,16 +42,15 @@ use sheaf_resources::kinds::{
 use crate::{
     Context,
     object::{Eyes, Object, Place, place_of},
-    persistent_volume_claim::on_node,
+    persistent_volume_claim::{is_of, no_room_condition, on_node},
     references::References,
     telling::{How, tell},
     virtual_machine_network_config::{DefaultNetwork, definitions},
+    volume_room::{self, LOOK_FOR_ROOM_EVERY},
 };
 
 pub const NAME: &str = "virtual-machine-instance";
 const COMPONENT: &str = "virtualmachine-controller";
-/// An instance that fits nowhere looks again this often: what ended and was kept makes room without a word.
-const LOOK_FOR_ROOM_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 /// An instance that is younger than this does not say yet what it waits for.
 const SAYS_THAT_IT_WAITS_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 const CREATOR_LABEL: &str = "harvesterhci.io/creator";
@@ -94,6 +96,8 @@ impl Reconciler for Placing {
             memory.of::<VirtualMachineNetworkConfig>(),
             memory.of::<NetworkAttachmentDefinition>(),
             memory.of::<Node>(),
+            memory.of::<PersistentVolume>(),
+            memory.of::<Setting>(),
         ]
     }
 
@@ -110,6 +114,9 @@ impl Reconciler for Placing {
             (3, Some((namespace, name))) => {
                 self.references.to(&Thing::Network(format!("{namespace}/{name}")))
             }
+            // Only one that goes makes room.
+            (5, _) if metadata.deletion_timestamp.is_none() => Vec::new(),
+            (6, _) if metadata.name.as_deref() != Some(OVERCOMMIT_CONFIG) => Vec::new(),
             (_, _) => self.waiting.iter().cloned().collect(),
         }
     }
@@ -119,11 +126,13 @@ impl Reconciler for Placing {
         let eyes = self.context.eyes();
         let instance: Option<Object<VirtualMachineInstance>> = eyes.find(&place.0, &place.1).await?;
         self.take_note(place, instance.as_ref().map(|instance| &*instance.typed));
-        let unbound = |instance: &Object<VirtualMachineInstance>| instance.typed.status.node_name.is_empty();
-        let Some(instance) = instance.filter(unbound) else {
+        let Some(instance) = instance else {
             self.references.set(place, BTreeSet::new());
             return Ok(Next::rest());
         };
+        if !instance.typed.status.node_name.is_empty() {
+            return self.place_late_volumes(&eyes, place, &instance).await;
+        }
         if instance.is_being_deleted() {
             self.let_go(&instance).await?;
             return Ok(Next::rest());
@@ -144,10 +153,11 @@ impl Reconciler for Placing {
             Finding::Node(name) => eyes.fresh().find::<Node>("", name).await?,
             _ => None,
         };
-        for volume in volumes.iter().filter(|_| node.is_some()) {
-            let affinity = volume.typed.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-            if let (None, Some(node)) = (affinity, &node) {
-                volume.merge(json!({"spec": {"nodeAffinity": on_node(node.name())}})).await?;
+        if let Some(node) = &node {
+            let unplaced: Vec<_> = volumes.iter().filter(|volume| !is_placed(&volume.typed)).collect();
+            // Somebody may have taken the room since it was looked for.
+            if !self.promise(&eyes, node.name(), &unplaced).await? {
+                return Ok(Next::again_after(crate::LOOK_AGAIN));
             }
         }
         self.write(place, &instance, &finding, node.as_ref()).await?;
@@ -157,12 +167,6 @@ impl Reconciler for Placing {
         }
         Ok(Next::rest())
     }
-}
-
-/// Whether a volume is this very claim's: a name alone proves nothing.
-fn is_of(volume: &Object<PersistentVolume>, claim: &Object<PersistentVolumeClaim>) -> bool {
-    let holder = volume.typed.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-    holder.and_then(|holder| holder.uid.as_deref()) == Some(claim.uid())
 }
 
 impl Placing {
@@ -200,6 +204,11 @@ impl Placing {
                     waits = Some(format!("volume {volume} of claim {namespace}/{name} is gone"));
                 }
                 _ => {
+                    // It will not come by waiting a moment: somebody has to make room.
+                    if let Some(short) = no_room_condition(&claim.typed).filter(|_| phase != Some("Bound")) {
+                        let why = short.message.clone().unwrap_or_default();
+                        return found(Finding::Unschedulable(format!("claim {namespace}/{name}: {why}")));
+                    }
                     waits =
                         Some(format!("waiting for claim {namespace}/{name} to be bound; its events say more"))
                 }
@@ -222,11 +231,84 @@ impl Placing {
             .iter()
             .filter_map(|volume| volume.typed.spec.as_ref()?.node_affinity.as_ref()?.required.clone())
             .collect();
-        let wanted = Wanted { spec, namespace: &place.0, labels: &labels, volumes: &places };
-        Ok(match placement::choose_node(&wanted, &nodes, &neighbours) {
+        let unplaced = volumes.iter().filter(|volume| !is_placed(&volume.typed));
+        let unplaced_bytes = unplaced.filter_map(|volume| size_of(&volume.typed)).sum();
+        let rooms = match unplaced_bytes {
+            0 => Rooms::default(),
+            _ => volume_room::look(eyes).await?,
+        };
+        let wanted = Wanted { spec, namespace: &place.0, labels: &labels, volumes: &places, unplaced_bytes };
+        Ok(match placement::choose_node(&wanted, &nodes, &neighbours, &rooms) {
             Ok(node) => (Finding::Node(node), volumes),
             Err(why) => (Finding::Unschedulable(why.to_string()), Vec::new()),
         })
+    }
+
+    /// Puts volumes on a node, all of them or none; answers whether there was room.
+    async fn promise(
+        &self,
+        eyes: &Eyes,
+        node: &str,
+        volumes: &[&Object<PersistentVolume>],
+    ) -> Result<bool, ReconcileError> {
+        if volumes.is_empty() {
+            return Ok(true);
+        }
+        let _promising = self.context.promising.lock().await;
+        let asked: i64 = volumes.iter().filter_map(|volume| size_of(&volume.typed)).sum();
+        if volume_room::look(eyes).await?.left_on(node).is_some_and(|left| asked > left) {
+            return Ok(false);
+        }
+        for volume in volumes {
+            volume.merge(json!({"spec": {"nodeAffinity": on_node(node)}})).await?;
+        }
+        Ok(true)
+    }
+
+    /// Puts the volumes on the node of an instance that were plugged into it when it was there already.
+    async fn place_late_volumes(
+        &mut self,
+        eyes: &Eyes,
+        place: &Place,
+        instance: &Object<VirtualMachineInstance>,
+    ) -> Result<Next<Place>, ReconcileError> {
+        let status = &instance.typed.status;
+        let mut awaited = BTreeSet::new();
+        let mut next = Next::rest();
+        if !instance.is_being_deleted() && !status.phase.is_final() {
+            for name in instance.typed.spec.claim_names() {
+                let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, name).await?;
+                let spec = claim.as_ref().and_then(|claim| claim.typed.spec.as_ref());
+                let volume = spec.and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default();
+                let volume: Option<Object<PersistentVolume>> = eyes.find("", volume).await?;
+                let (Some(claim), Some(volume)) = (claim, volume) else {
+                    awaited.insert(Thing::Claim((place.0.clone(), name.to_owned())));
+                    continue;
+                };
+                if is_placed(&volume.typed) || !is_of(&volume, &claim) {
+                    continue;
+                }
+                // Somebody else's node may have it by now.
+                let fresh: Option<Object<PersistentVolume>> = eyes.fresh().find("", volume.name()).await?;
+                let Some(volume) = fresh.filter(|volume| !is_placed(&volume.typed)) else { continue };
+                if !self.promise(eyes, &status.node_name, &[&volume]).await? {
+                    let message = format!(
+                        "volume {} of claim {}/{name} is not plugged in: node {} has no room for it that may be promised. \
+                         Delete volumes there, raise \"storage\" in the setting {OVERCOMMIT_CONFIG}, or give the node a \
+                         larger disk",
+                        volume.name(),
+                        place.0,
+                        status.node_name
+                    );
+                    let words = ("Warning", "FailedScheduling", message.as_str());
+                    tell(&self.context, COMPONENT, instance, words, How::Once).await;
+                    self.waiting.insert(place.clone());
+                    next = Next::again_after(LOOK_FOR_ROOM_EVERY);
+                }
+            }
+        }
+        self.references.set(place, awaited);
+        Ok(next)
     }
 
     /// What is missing until every interface on the default network has its address, and this machine's config says
@@ -362,4 +444,8 @@ impl Placing {
     fn now(&self) -> Option<Time> {
         Timestamp::from_second(self.context.world.clock.now().as_second()).ok().map(Time)
     }
+}
+
+fn is_placed(volume: &PersistentVolume) -> bool {
+    volume.spec.as_ref().is_some_and(|spec| spec.node_affinity.is_some())
 }

@@ -1,7 +1,7 @@
 //! Keeps one Pod per instance that is on a node, for clients that look for a machine through its pod.
 //!
-//! What it says is [`pod::launcher_of`]; nothing runs in it and nobody else may write it, so this controller is
-//! the only one that acts in the cluster's own name. Garbage collection does not touch what nobody may delete: a pod
+//! What it says is [`pod::launcher_of`]; nothing runs in it and nobody else may write it, so this controller
+//! acts in the cluster's own name. Garbage collection does not touch what nobody may delete: a pod
 //! whose instance is gone is removed here.
 
 use std::{collections::BTreeSet, sync::Arc};

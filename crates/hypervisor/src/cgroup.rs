@@ -134,6 +134,22 @@ impl Cgroups {
         self.trees.iter().filter_map(|tree| limit(tree).err()).collect()
     }
 
+    /// Lets a machine use so much memory from now on, or more if it may already: what it had before may still be in its
+    /// caches, and the kernel would end it rather than let it give that back. Says in words what could not be done.
+    pub fn raise_memory(&self, machine: &MachineId, bytes: u64) -> Vec<String> {
+        let raise = |tree: &Tree| {
+            let directory = self.directory(tree, machine);
+            let file = match tree {
+                Tree::Memory { .. } => directory.join("memory.limit_in_bytes"),
+                Tree::V2 { root } if offers(root, "memory") => directory.join("memory.max"),
+                Tree::V2 { .. } | Tree::Cpu { .. } => return Ok(()),
+            };
+            let limit = fs::read_to_string(&file).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+            if limit.is_some_and(|limit| limit >= bytes) { Ok(()) } else { write(&file, bytes) }
+        };
+        self.trees.iter().filter_map(|tree| raise(tree).err()).collect()
+    }
+
     /// Removes a machine's cgroups. There is nothing in them any more when its lock is
     /// free; whatever is there all the same is an error.
     pub fn remove(&self, machine: &MachineId) -> io::Result<()> {
@@ -363,6 +379,24 @@ mod tests {
         let (joins, missing) = cgroups.make(&"a".parse().unwrap(), limited);
         assert!(joins.is_empty());
         assert_eq!(missing.len(), 1, "{missing:?}");
+    }
+
+    #[test]
+    fn what_a_running_machine_may_use_never_becomes_less() {
+        let root = tempfile::tempdir().unwrap();
+        let (one, two) = (root.path().join("v1"), root.path().join("v2"));
+        fs::create_dir_all(&two).unwrap();
+        fs::write(two.join("cgroup.controllers"), "memory").unwrap();
+        let trees = vec![Tree::Memory { root: one.clone() }, Tree::V2 { root: two.clone() }];
+        let cgroups = Cgroups { trees, parent: "p".into() };
+        let id = "a".parse().unwrap();
+        let (_, missing) = cgroups.make(&id, limits(1000, None));
+        assert!(missing.is_empty(), "{missing:?}");
+        for (asked, has) in [(1 << 30, 1 << 30), (1 << 20, 1 << 30), (1 << 31, 1_u64 << 31)] {
+            assert_eq!(cgroups.raise_memory(&id, asked), [] as [String; 0]);
+            assert_eq!(read(one.join("p/a/memory.limit_in_bytes")), has.to_string());
+            assert_eq!(read(two.join("p/a/memory.max")), has.to_string());
+        }
     }
 
     #[test]

@@ -54,6 +54,25 @@ impl fmt::Display for DescriptorName {
     }
 }
 
+/// What QEMU is told about a layer it is handed, and tells again: which one it is, and whose bytes they are.
+pub fn told_of(layer: &DescriptorName, source: Option<&str>) -> String {
+    match source {
+        Some(source) => format!("{layer}@{source}"),
+        None => layer.to_string(),
+    }
+}
+
+/// The disk and the source in what [`told_of`] said; none in what is about something else.
+pub fn read_told(told: &str) -> Option<(DeviceName, Option<&str>)> {
+    let (layer, source) = match told.split_once('@') {
+        Some((layer, source)) => (layer, Some(source)),
+        None => (told, None),
+    };
+    let (disk, number) = layer.strip_prefix("disk-")?.rsplit_once('-')?;
+    number.parse::<usize>().ok()?;
+    Some((disk.parse().ok()?, source))
+}
+
 /// What the caller of a launch opens and hands over: every disk layer, tap, firmware file.
 /// A layer that is read-only must be open for reading only, any other for both: QEMU
 /// takes a descriptor only if it was opened the way it would have opened the file.
@@ -121,4 +140,20 @@ pub fn handed_in(machine: &Machine) -> Vec<DescriptorName> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_qemu_is_told_of_a_layer_is_understood_again() {
+        let disk: DeviceName = "a-1".parse().unwrap();
+        let layer = DescriptorName::Layer { disk: disk.clone(), layer: 2 };
+        assert_eq!(read_told(&told_of(&layer, None)), Some((disk.clone(), None)));
+        assert_eq!(read_told(&told_of(&layer, Some("uid"))), Some((disk, Some("uid"))));
+        for other in ["firmware-code", "disk-a", "disk-A-1", "", "disk--1"] {
+            assert_eq!(read_told(other), None, "{other}");
+        }
+    }
 }

@@ -145,7 +145,13 @@ impl MachineDirectory {
     }
 
     pub fn process(&self) -> io::Result<Option<ProcessRecord>> {
-        read_json(&self.process_file())
+        match read_json(&self.process_file()) {
+            // It is renamed into its place whole: only a power cut tears it, and that ended the process, too.
+            Err(why) if matches!(why.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+                Ok(Some(ProcessRecord::of_nobody()))
+            }
+            read => read,
+        }
     }
 
     /// Removes what a run of the machine leaves: its process's number and its sockets.
@@ -269,6 +275,19 @@ mod tests {
         assert!(new.is_some(), "a lock on a removed file was taken for the machine's");
         drop(old);
         assert!(directory.is_locked().unwrap());
+    }
+
+    #[test]
+    fn a_process_file_torn_by_a_power_cut_is_of_a_process_that_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = directory(root.path());
+        assert_eq!(directory.process().unwrap(), None);
+        for torn in ["", "{\"pid\": 1", "\0\0\0\0"] {
+            fs::write(directory.process_file(), torn).unwrap();
+            let process = directory.process().unwrap().unwrap();
+            assert!(!process.lives(), "{torn:?}");
+            process.kill().unwrap();
+        }
     }
 
     #[test]

@@ -41,8 +41,8 @@ use crate::{
     kvm,
     launcher::LaunchOrder,
     log,
-    machine::{Accelerator, InvalidMachine, Machine, MachineId},
-    overhead,
+    machine::{Accelerator, Format, InvalidMachine, Machine, MachineId},
+    overhead::{self, Layers},
     process::ProcessRecord,
     qmp::{Monitor, QmpError, RunState},
     step::Step,
@@ -115,6 +115,8 @@ pub enum HypervisorError {
         #[source]
         source: HeaderError,
     },
+    #[error("{what} cannot be plugged into machine {machine} while it runs: {why}")]
+    NotWhileRunning { machine: MachineId, what: String, why: String },
     #[error("QEMU refused the configuration of machine {machine}: {reason}")]
     Refused { machine: MachineId, reason: String },
     #[error("machine {machine} did not begin within {patience:?}: {reason}")]
@@ -191,7 +193,7 @@ impl Hypervisor {
         MachineDirectory::new(&self.machines, id)
     }
 
-    fn after(&self, step: Step) {
+    pub(crate) fn after(&self, step: Step) {
         (self.config.after_step)(step);
     }
 
@@ -326,6 +328,7 @@ impl Hypervisor {
         let order = LaunchOrder {
             process_file: directory.process_file(),
             cgroups,
+            alone: definition.identity.is_some() && machine.needs_no_network(),
             identity: definition.identity.map(|identity| for_device(identity, machine)),
             program: self.config.qemu.clone(),
             arguments: command_line(machine),
@@ -448,6 +451,43 @@ impl Hypervisor {
         for what in self.config.cgroups.limit_cpu(&machine.id, limits) {
             tracing::warn!(machine = %machine.id, what, "a limit is missing");
         }
+    }
+
+    /// Sees to it that a running machine may use memory for all that it has now and for so many layers of disks more.
+    pub async fn make_room(
+        &self,
+        machine: &Machine,
+        monitor: &Monitor,
+        more_layers: usize,
+    ) -> Result<(), HypervisorError> {
+        let failed = |source| HypervisorError::Monitor { machine: machine.id.clone(), source };
+        let added = monitor.added_memory().await.map_err(failed)?.unwrap_or_default();
+        self.make_room_beside(machine, monitor, added.requested_bytes >> 20, more_layers).await
+    }
+
+    /// The same when the guest is to have so much memory beside what it began with.
+    pub(crate) async fn make_room_beside(
+        &self,
+        machine: &Machine,
+        monitor: &Monitor,
+        added_mib: u64,
+        more_layers: usize,
+    ) -> Result<(), HypervisorError> {
+        let failed = |source| HypervisorError::Monitor { machine: machine.id.clone(), source };
+        let nodes = monitor.block_nodes().await.map_err(failed)?;
+        let count = |driver: &str| nodes.iter().filter(|node| node.driver == driver).count();
+        let layers = Layers { qcow2: (count("qcow2") + more_layers) as u64, raw: count("raw") as u64 };
+        let bytes = overhead::running_limit_mib(machine, added_mib, layers) << 20;
+        for what in self.config.cgroups.raise_memory(&machine.id, bytes) {
+            tracing::warn!(machine = %machine.id, what, "a limit is missing");
+        }
+        Ok(())
+    }
+
+    /// Takes away the limits of a machine that does not run; its next launch makes them anew.
+    pub async fn clear_limits(&self, id: &MachineId) -> Result<(), HypervisorError> {
+        let failed = |source| HypervisorError::Host { attempt: "unlimit", machine: id.clone(), source };
+        self.remove_cgroup(id).await.map_err(failed)
     }
 
     /// Connects to the monitor of a running machine. There is one connection at a time; who comes
@@ -636,17 +676,25 @@ fn check_descriptors(machine: &Machine, handed_in: &Descriptors) -> Result<(), H
         for (index, layer) in disk.layers.iter().enumerate() {
             let name = DescriptorName::Layer { disk: disk.name.clone(), layer: index };
             let Some(image) = handed_in.get(&name) else { continue };
-            duplicate(image)
-                .map_err(HeaderError::from)
-                .and_then(|image| image_header::check(&image, layer.format))
-                .map_err(|source| HypervisorError::Image {
-                    machine: machine.id.clone(),
-                    layer: name,
-                    source,
-                })?;
+            check_layer(&machine.id, image, &name, layer.format)?;
         }
     }
     Ok(())
+}
+
+/// The header of an image leads nowhere else.
+pub(crate) fn check_layer(
+    id: &MachineId,
+    image: &OwnedFd,
+    name: &DescriptorName,
+    format: Format,
+) -> Result<(), HypervisorError> {
+    let checked = duplicate(image).map_err(HeaderError::from);
+    checked.and_then(|image| image_header::check(&image, format)).map_err(|source| HypervisorError::Image {
+        machine: id.clone(),
+        layer: name.clone(),
+        source,
+    })
 }
 
 fn duplicate(descriptor: &OwnedFd) -> io::Result<File> {

@@ -4,7 +4,11 @@
 //! being asked. There is no option that forbids it, so an image that has one is refused
 //! here. Backing files need no look: the command line names those itself.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+};
 
 use crate::machine::Format;
 
@@ -20,6 +24,11 @@ pub enum HeaderError {
     NotQcow2,
     #[error("its header names another file for its data")]
     ExternalData,
+}
+
+/// The same for an image that is open elsewhere.
+pub fn check_descriptor(image: &OwnedFd, format: Format) -> Result<(), HeaderError> {
+    check(&image.try_clone()?.into(), format)
 }
 
 /// Whether an image may be given to QEMU as `format`.

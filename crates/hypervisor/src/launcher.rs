@@ -1,7 +1,7 @@
 //! Between us and QEMU: a process that becomes QEMU.
 //!
 //! What must happen in the new process before it is QEMU (leave our session, note its
-//! number, enter its cgroup, give up every privilege) happens here, in ordinary code of our
+//! number, enter its cgroup, leave the host's network, give up every privilege) happens here, in ordinary code of our
 //! own binary, which `sheaf` calls under a hidden name. It then turns into QEMU in place,
 //! so the number it noted stays true, and whatever kills the one who spawned it in the
 //! meantime changes nothing: from its first instruction on it holds the machine's lock.
@@ -18,6 +18,7 @@ use std::{
 };
 
 use command_fds::{CommandFdExt, FdMapping};
+use nix::sched::{CloneFlags, unshare};
 use rustix::{
     fs::Mode,
     io::Errno,
@@ -35,6 +36,8 @@ pub struct LaunchOrder {
     pub process_file: PathBuf,
     /// Files in which to write `0` to enter a cgroup.
     pub cgroups: Vec<PathBuf>,
+    /// Whether it gets a network of its own, with nothing in it: what a machine needs of the host's is handed to it open.
+    pub alone: bool,
     /// Whom to become; none to stay who we are.
     pub identity: Option<Identity>,
     pub program: PathBuf,
@@ -108,6 +111,14 @@ fn prepare() -> Result<(LaunchOrder, Vec<OwnedFd>), LaunchFailure> {
                 format_args!("launcher: not limited by {}: {why}\n", file.display()),
             );
         }
+    }
+    if order.alone
+        && let Err(why) = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC)
+    {
+        let _ = io::Write::write_fmt(
+            &mut io::stderr(),
+            format_args!("launcher: not kept from the host's network: {why}\n"),
+        );
     }
     // A core dump would put the guest's memory on the host's disk.
     let none = Rlimit { current: Some(0), maximum: Some(0) };

@@ -14,6 +14,7 @@
 //! | 1 GiB | 1 | 0 | 116 MiB | 1.6 MiB |
 //! | 1 GiB | 4 | 0 | 123 MiB | 1.6 MiB |
 //! | 1 GiB | 2 | 8 | 129 MiB | 1.9 MiB |
+//! | 128 MiB | 1 | 2, of 41 layers each | 417 MiB | 3.1 MiB |
 //!
 //! Translated code is part of these numbers as far as there was any; the formula counts
 //! the whole cache. A qcow2 layer's metadata cache grows with use, to 32 MiB and a
@@ -40,10 +41,8 @@ pub fn memory_limit_mib(machine: &Machine) -> u64 {
         Accelerator::Kvm => 0,
         Accelerator::Tcg => translation_cache_mib(machine),
     };
-    let layers = machine.disks.iter().flat_map(|disk| &disk.layers);
-    let qcow2_layers = layers.filter(|layer| layer.format == Format::Qcow2).count() as u64;
-    machine.memory_mib
-        + machine.memory_mib / KERNEL_PART
+    let qcow2_layers = launched_layers(machine, Format::Qcow2);
+    of_guest_mib(machine.memory_mib)
         + PROCESS_MIB
         + CPU_MIB * u64::from(machine.cpu.max_count())
         + DISK_MIB * machine.disks.len() as u64
@@ -52,8 +51,50 @@ pub fn memory_limit_mib(machine: &Machine) -> u64 {
         + translations
 }
 
+/// The same for one that runs and got more since it was launched: memory for its guest, and layers of disks by snapshots
+/// and by plugging disks in.
+pub fn running_limit_mib(machine: &Machine, added_mib: u64, layers: Layers) -> u64 {
+    let more = |now: u64, format| now.saturating_sub(launched_layers(machine, format));
+    memory_limit_mib(machine)
+        + of_guest_mib(added_mib)
+        + QCOW2_MIB * more(layers.qcow2, Format::Qcow2)
+        + DISK_MIB * more(layers.raw, Format::Raw)
+}
+
+/// How many layers a machine's disks have, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    pub qcow2: u64,
+    pub raw: u64,
+}
+
+fn launched_layers(machine: &Machine, format: Format) -> u64 {
+    let layers = machine.disks.iter().flat_map(|disk| &disk.layers);
+    layers.filter(|layer| layer.format == format).count() as u64
+}
+
+/// So much of a guest's memory, and what the kernel needs to keep it.
+pub fn of_guest_mib(mib: u64) -> u64 {
+    mib + mib / KERNEL_PART
+}
+
 /// How much translated code TCG may keep. Left alone QEMU takes a gigabyte, whatever the
 /// guest; a guest smaller than its own translations would be a strange economy.
 pub fn translation_cache_mib(machine: &Machine) -> u64 {
     (machine.memory_mib / 4).clamp(64, 512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_that_came_while_it_ran_count_like_those_it_was_launched_with() {
+        let machine = Machine::workshop("a".parse().unwrap());
+        let launched = memory_limit_mib(&machine);
+        let limit = |added_mib, qcow2, raw| running_limit_mib(&machine, added_mib, Layers { qcow2, raw });
+        assert_eq!(limit(0, 0, 0), launched);
+        assert_eq!(limit(0, 80, 1), launched + 80 * QCOW2_MIB + DISK_MIB);
+        assert_eq!(limit(1024, 1, 0), launched + QCOW2_MIB + of_guest_mib(1024));
+    }
 }

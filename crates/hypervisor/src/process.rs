@@ -1,20 +1,26 @@
 //! Which process a machine is, in words that survive both us and the reuse of its number.
 //!
 //! A number alone names nobody: it is given to the next process once the old one is gone.
-//! Together with the time at which the process was started it is never given twice.
+//! Together with the time at which the process was started it is never given twice, until the host starts anew: at every
+//! boot much the same processes are started in much the same order. So a record says of which boot it is.
 
 use std::{fs, io, path::Path, time::Duration};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessRecord {
     pub pid: i32,
     /// In the kernel's clock ticks since boot.
     pub started: u64,
+    /// What the kernel calls that boot; empty in records of versions that did not note it.
+    #[serde(default)]
+    pub boot: String,
 }
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How long a process may take from closing its files to being gone: microseconds, on a host that is not busy.
 const ENDING_LOOKS: u32 = 20;
@@ -25,11 +31,20 @@ impl ProcessRecord {
     pub fn own() -> io::Result<ProcessRecord> {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let started = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(ProcessRecord { pid, started })
+        Ok(ProcessRecord { pid, started, boot: this_boot() })
+    }
+
+    /// One that does not live.
+    pub fn of_nobody() -> ProcessRecord {
+        ProcessRecord { pid: 0, started: 0, boot: "none".to_owned() }
     }
 
     pub fn lives(&self) -> bool {
-        started(self.pid).is_ok_and(|started| started == Some(self.started))
+        self.is_of_this_boot() && started(self.pid).is_ok_and(|started| started == Some(self.started))
+    }
+
+    fn is_of_this_boot(&self) -> bool {
+        self.boot.is_empty() || self.boot == this_boot()
     }
 
     /// Whether it lives and is not about to end: a process that ends closes its files first.
@@ -67,6 +82,11 @@ impl ProcessRecord {
             Err(why) => Err(why.into()),
         }
     }
+}
+
+/// Empty where the kernel does not say.
+fn this_boot() -> String {
+    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
 /// When a process was started; `None` when there is none, or only its remains.
@@ -110,12 +130,18 @@ mod tests {
     fn the_next_process_with_the_same_number_is_spared() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let real = ProcessRecord { pid, started: started(pid).unwrap().unwrap() };
-        let earlier = ProcessRecord { started: real.started - 1, ..real };
+        let real = ProcessRecord { pid, started: started(pid).unwrap().unwrap(), boot: this_boot() };
+        let earlier = ProcessRecord { started: real.started - 1, ..real.clone() };
+        let before_the_reboot = ProcessRecord { boot: "another".into(), ..real.clone() };
+        for other in [earlier, before_the_reboot] {
+            assert!(!other.lives() && !other.lives_on());
+            other.kill().unwrap();
+            assert!(real.lives(), "another process was killed for its number");
+        }
 
-        assert!(!earlier.lives());
-        earlier.kill().unwrap();
-        assert!(real.lives(), "another process was killed for its number");
+        let of_an_older_version = format!(r#"{{"pid": {pid}, "started": {}}}"#, real.started);
+        let of_an_older_version: ProcessRecord = serde_json::from_str(&of_an_older_version).unwrap();
+        assert!(of_an_older_version.lives(), "machines outlive an upgrade");
 
         real.kill().unwrap();
         child.wait().unwrap();

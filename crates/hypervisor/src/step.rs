@@ -45,6 +45,36 @@ steps! {
     LauncherSpawned = "launcher-spawned",
     /// launch: QEMU answered on its monitor.
     MonitorAnswered = "monitor-answered",
+    /// plug in: QEMU has the descriptor of one layer of a disk.
+    LayerHandedIn = "layer-handed-in",
+    /// plug in: QEMU has made one node of a disk.
+    NodeAdded = "node-added",
+    /// plug in: the host's end of a NIC is there.
+    BackendAdded = "backend-added",
+    /// plug in: the guest's end is there.
+    DeviceAdded = "device-added",
+    /// plug in: one more processor is there.
+    ProcessorAdded = "processor-added",
+    /// plug in: the guest was asked to take more memory, or to give some back.
+    MemoryAsked = "memory-asked",
+    /// pull out: the guest was asked to let go.
+    DeviceAskedOut = "device-asked-out",
+    /// pull out: one node of a disk is gone.
+    NodeRemoved = "node-removed",
+    /// pull out: QEMU no longer has the descriptors of one layer.
+    DescriptorsTakenBack = "descriptors-taken-back",
+    /// pull out: the host's end of a NIC is gone.
+    BackendRemoved = "backend-removed",
+    /// eject, insert: the tray is open, or the guest was asked to open it.
+    TrayOpened = "tray-opened",
+    /// eject: the drive is empty.
+    MediumRemoved = "medium-removed",
+    /// insert: the disc is in the drive.
+    MediumInserted = "medium-inserted",
+    /// insert: the guest can read it.
+    TrayClosed = "tray-closed",
+    /// grow: a disk is larger.
+    NodeGrown = "node-grown",
     /// kill: the process was sent SIGKILL.
     Signalled = "signalled",
     /// kill: nobody holds the lock any more.

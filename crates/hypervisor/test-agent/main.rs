@@ -2,9 +2,14 @@
 //!
 //!   hypervisor-test-agent launch
 //!   hypervisor-test-agent act DIRECTORY MACHINE.json ACTS [STEP]
+//!   hostile-qemu ANYTHING
+//!
+//! Under that last name it plays a QEMU that was taken over by its guest.
 //!
 //! ACTS are `define`, `launch`, `kill` and `forget`, with commas in between. After STEP
 //! the process kills itself, as an agent might be killed there.
+
+mod hostile;
 
 use std::{env, fs, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -15,6 +20,9 @@ use sheaf_hypervisor::{
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
+    if env::current_exe().is_ok_and(|program| program.ends_with(hostile::NAME)) {
+        return hostile::attack();
+    }
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {

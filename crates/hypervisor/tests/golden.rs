@@ -31,6 +31,7 @@ fn machine() -> Machine {
             request_milli: None,
         },
         memory_mib: 2048,
+        max_memory_mib: None,
         balloon: true,
         firmware: Firmware::Bios,
         kernel: None,
@@ -63,7 +64,7 @@ fn bare() -> Machine {
 }
 
 fn layer(format: Format, read_only: bool) -> Layer {
-    Layer { format, storage: LayerStorage::File, read_only }
+    Layer { number: None, format, storage: LayerStorage::File, read_only }
 }
 
 fn disk(name: &str, bus: Bus) -> Disk {
@@ -77,6 +78,7 @@ fn disk(name: &str, bus: Bus) -> Disk {
         device_id: None,
         cache: Cache::None,
         aio: Aio::Native,
+        source: None,
         io_thread: false,
     }
 }
@@ -130,6 +132,16 @@ fn an_ordinary_machine() {
     machine.nics =
         vec![Nic { mtu: Some(1450), ..nic("default", NicModel::Virtio, Backend::Tap { vhost: true }) }];
     golden("ordinary", &machine);
+}
+
+#[test]
+fn a_machine_with_room_for_more() {
+    let mut machine = bare();
+    (machine.cpu.max_sockets, machine.max_memory_mib) = (4, Some(machine.memory_mib * 4 + 1));
+    let claim = "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f";
+    let source = Some("1b2c3d4e-0000-4000-8000-000000000000".into());
+    machine.disks = vec![Disk { source, ..disk(claim, Bus::Scsi) }];
+    golden("room-for-more", &machine);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!              CreateVolume            BindVolume, BindClaim           GrowVolume
 //!   Pending ----------------> volume --------------------> Bound ----+-----------> Bound
 //!      |  ^                                                  |       |
-//!      +--+ Wait: no class, or nobody uses it yet            |       | deleted, not in use
+//!      +--+ Wait: no class, no room, nobody uses it yet      |       | deleted, not in use
 //!                                                            v       v
 //!   volume of a claim that is gone: DeleteVolume, or Released for good (Retain)
 //! ```
@@ -14,9 +14,13 @@
 //!   Sheaf makes volumes on demand and matches none by size.
 //! - Immediate claims are bound at once, whoever will use them. The others wait for the first
 //!   machine, whose node then decides where the volume is.
+//! - A copy of a snapshot or of another claim waits for nobody, since what it is a copy of changes: its node makes it at
+//!   once, and it is bound when its node says that it is there.
+//! - No more is promised than there is room for ([`crate::volume_room`]): a claim that does not fit waits, one that does not
+//!   fit any larger stays as it is, and both say why in a condition until there is room.
 //! - A claim in use is not let go, however deleted. A volume never shrinks.
 //! - A claim's capacity is what its volume has, not what it will have: a volume that is on a node has grown when that
-//!   node says so, which it does when it next makes a machine ready that uses it.
+//!   node says so, which it does at once under a machine that runs, else when it next makes one ready that uses it.
 
 /// A claim, its class, and the volume that names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,11 +36,15 @@ pub struct Seen {
     pub capacity_bytes: i64,
     /// It has the condition that its volume is still to grow.
     pub resize_pending: bool,
+    /// Why there is no room for what it asks for beyond what it has.
+    pub no_room: Option<String>,
+    /// What its condition about that says.
+    pub told_no_room: Option<String>,
     /// `None` when there is no such class.
     pub class: Option<Class>,
     /// What its volume begins as.
     pub source: Source,
-    /// A machine that runs, or is about to, names it.
+    /// A machine that runs, or is about to, names it; or it is being copied, or snapshotted.
     pub in_use: bool,
     pub volume: Option<Volume>,
 }
@@ -57,6 +65,12 @@ pub enum Source {
     /// Its class is of another namespace's image, and the claim itself does not name that image: nobody was asked
     /// whether its author may read it.
     UnnamedImage,
+    /// A copy of a snapshot that is ready.
+    Snapshot { restore_bytes: i64 },
+    /// A copy of another claim's volume.
+    Clone { source_bytes: i64 },
+    /// A copy of something that cannot be copied, or not yet.
+    Unavailable(Reason),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +107,20 @@ pub struct Volume {
     pub placed: bool,
     /// What its node made it grow to, as far as that was said.
     pub grown_bytes: i64,
+    /// How far its node is with making it.
+    pub making: Making,
+}
+
+/// How far a node is with making a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Making {
+    /// It is made, or will be when it is first used.
+    #[default]
+    Settled,
+    /// It is a copy that is not there yet.
+    Underway,
+    /// It is a copy that will never be there.
+    Failed(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,12 +151,20 @@ pub enum Step {
     },
     /// Write the condition that its node has yet to make the volume larger.
     NoteResizePending,
+    /// Write the condition that there is no room for what it asks for.
+    NoteNoRoom {
+        reason: Reason,
+    },
+    /// Take that condition away again.
+    ForgetNoRoom,
     /// Take our finalizer off the claim.
     ReleaseClaim,
 }
 
+const TRIED_AGAIN: &str = "It is tried again by itself when there is room";
+
 /// Why a claim waits: the reason of its event, and what it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     NoClass,
     /// Somebody else's class, and nobody else is here.
@@ -142,16 +178,39 @@ pub enum Reason {
     SmallerThanImage {
         virtual_size: i64,
     },
+    MissingSnapshot,
+    GoingSnapshot,
+    /// It is not taken yet, or could not be.
+    UnreadySnapshot,
+    /// There is a snapshot and a content, and they do not belong together.
+    StraySnapshot,
+    MissingClaim,
+    GoingClaim,
+    UnboundClaim,
+    /// Somebody else than Sheaf keeps what it is to be a copy of.
+    ForeignSource,
+    /// What it is to be a copy of has another volume mode.
+    OtherMode,
+    /// What it is to be a copy of would not fit.
+    SmallerThanSource {
+        bytes: i64,
+    },
+    CopyUnderway,
+    CopyFailed(String),
     NoConsumer,
     InUse,
+    /// No node has room for it, or that of what it is a copy of has none.
+    NoRoom(String),
     /// The class does not let volumes grow.
     MayNotGrow,
+    /// Its node has no room for a larger one.
+    NoRoomToGrow(String),
     /// The volume it names is somebody else's, or gone.
     VolumeLost,
 }
 
 impl Reason {
-    pub fn words(self) -> (&'static str, String) {
+    pub fn words(&self) -> (&'static str, String) {
         let (reason, message) = match self {
             Reason::NoClass => ("ProvisioningFailed", "storage class not found"),
             Reason::NoProvisioner => {
@@ -177,13 +236,61 @@ impl Reason {
                 );
                 return ("ProvisioningFailed", message);
             }
+            Reason::MissingSnapshot => {
+                ("ProvisioningFailed", "the snapshot of this volume does not exist, waiting for it to appear")
+            }
+            Reason::GoingSnapshot => (
+                "ProvisioningFailed",
+                "the snapshot of this volume is being deleted, and is not copied any more",
+            ),
+            Reason::UnreadySnapshot => {
+                ("Provisioning", "the snapshot of this volume is not ready yet: see its status")
+            }
+            Reason::StraySnapshot => (
+                "ProvisioningFailed",
+                "the snapshot of this volume and its content do not name each other, so nobody knows whose bytes these \
+                 are",
+            ),
+            Reason::MissingClaim => (
+                "ProvisioningFailed",
+                "the claim that this volume is to be a copy of does not exist, waiting for it to appear",
+            ),
+            Reason::GoingClaim => (
+                "ProvisioningFailed",
+                "the claim that this volume is to be a copy of is being deleted, and is not copied any more",
+            ),
+            Reason::UnboundClaim => {
+                ("Provisioning", "the claim that this volume is to be a copy of is not bound yet")
+            }
+            Reason::ForeignSource => (
+                "ProvisioningFailed",
+                "what this volume is to be a copy of is kept by another driver than the one of its storage class",
+            ),
+            Reason::OtherMode => (
+                "ProvisioningFailed",
+                "what this volume is to be a copy of has another volumeMode: make a claim of the same mode",
+            ),
+            Reason::SmallerThanSource { bytes } => {
+                let message = format!(
+                    "what this volume is to be a copy of has {bytes} bytes: make a claim that asks for at least as many"
+                );
+                return ("ProvisioningFailed", message);
+            }
+            Reason::CopyUnderway => {
+                ("Provisioning", "waiting for the copy to be made by the node that has its source")
+            }
+            Reason::CopyFailed(why) => {
+                return ("ProvisioningFailed", format!("the copy cannot be made: {why}"));
+            }
             Reason::NoConsumer => {
                 ("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
             }
-            Reason::InUse => ("InUse", "a virtual machine still uses this claim"),
+            Reason::InUse => ("InUse", "a virtual machine, a snapshot or a copy still needs this claim"),
             Reason::MayNotGrow => {
                 ("VolumeResizeFailed", "the storage class does not let its volumes be resized")
             }
+            Reason::NoRoom(why) => return ("ProvisioningFailed", format!("{why}. {TRIED_AGAIN}")),
+            Reason::NoRoomToGrow(why) => return ("VolumeResizeFailed", format!("{why}. {TRIED_AGAIN}")),
             Reason::VolumeLost => {
                 ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
             }
@@ -205,7 +312,11 @@ pub fn next_step(seen: &Seen) -> Step {
     match (seen.bound, ours) {
         (true, None) => Step::Wait(Reason::VolumeLost),
         (true, Some(volume)) => growth(seen, volume),
-        (false, Some(volume)) if !volume.bound => Step::BindVolume,
+        (false, Some(volume)) if !volume.bound => match &volume.making {
+            Making::Settled => Step::BindVolume,
+            Making::Underway => Step::Wait(Reason::CopyUnderway),
+            Making::Failed(why) => Step::Wait(Reason::CopyFailed(why.clone())),
+        },
         (false, Some(_)) if seen.volume_name.is_empty() => Step::NameVolume { name: volume_name(&seen.uid) },
         (false, Some(volume)) if seen.volume_name == volume_name(&seen.uid) => {
             Step::BindClaim { bytes: volume.capacity_bytes }
@@ -220,7 +331,7 @@ pub fn next_step(seen: &Seen) -> Step {
     }
 }
 
-/// A copy of an image is made once the image is here, and only where it fits. The class of an image comes with it,
+/// A copy is made once what it is a copy of is here, and only where it fits. The class of an image comes with it,
 /// so the image is what to wait for.
 fn creation(seen: &Seen) -> Step {
     let reason = match (&seen.source, &seen.class) {
@@ -230,33 +341,59 @@ fn creation(seen: &Seen) -> Step {
         (Source::UnnamedImage, _) => Reason::UnnamedImage,
         (_, None) => Reason::NoClass,
         (_, Some(Class { ours: false, .. })) => Reason::NoProvisioner,
+        (Source::Unavailable(reason), Some(_)) => reason.clone(),
+        (Source::Snapshot { restore_bytes: bytes } | Source::Clone { source_bytes: bytes }, Some(_)) => {
+            if seen.requested_bytes >= *bytes {
+                return creation_with_room(seen);
+            }
+            Reason::SmallerThanSource { bytes: *bytes }
+        }
         (_, Some(Class { binding: Binding::WaitForFirstConsumer, .. })) if !seen.in_use => Reason::NoConsumer,
         (Source::Image { virtual_size }, Some(_)) if seen.requested_bytes < *virtual_size => {
             Reason::SmallerThanImage { virtual_size: *virtual_size }
         }
-        (Source::Empty | Source::Image { .. }, Some(_)) => {
-            return Step::CreateVolume { name: volume_name(&seen.uid), bytes: seen.requested_bytes };
-        }
+        (Source::Empty | Source::Image { .. }, Some(_)) => return creation_with_room(seen),
     };
     Step::Wait(reason)
 }
 
-fn growth(seen: &Seen, volume: &Volume) -> Step {
-    if volume.capacity_bytes < seen.requested_bytes {
-        let may_grow = seen.class.as_ref().is_some_and(|class| class.may_grow);
-        return if may_grow {
-            Step::GrowVolume { bytes: seen.requested_bytes }
-        } else {
-            Step::Wait(Reason::MayNotGrow)
-        };
+fn creation_with_room(seen: &Seen) -> Step {
+    match &seen.no_room {
+        None => Step::CreateVolume { name: volume_name(&seen.uid), bytes: seen.requested_bytes },
+        Some(why) => waiting_for_room(seen, Reason::NoRoom(why.clone())),
     }
+}
+
+/// What is told stays told: saying it again would wake everybody who looks at the claim.
+fn waiting_for_room(seen: &Seen, reason: Reason) -> Step {
+    if seen.told_no_room.as_ref() == Some(&reason.words().1) {
+        Step::Wait(reason)
+    } else {
+        Step::NoteNoRoom { reason }
+    }
+}
+
+/// A growth that is refused holds up nothing of an earlier one.
+fn growth(seen: &Seen, volume: &Volume) -> Step {
+    let may_grow = seen.class.as_ref().is_some_and(|class| class.may_grow);
+    let refusal = match (volume.capacity_bytes < seen.requested_bytes, &seen.no_room) {
+        (false, _) => None,
+        (true, _) if !may_grow => Some(Reason::MayNotGrow),
+        (true, Some(why)) => Some(Reason::NoRoomToGrow(why.clone())),
+        (true, None) => return Step::GrowVolume { bytes: seen.requested_bytes },
+    };
     // What nobody made yet is made as large as it is to be.
     let is_made_so = !volume.placed || volume.grown_bytes >= volume.capacity_bytes;
     match (seen.capacity_bytes < volume.capacity_bytes, seen.resize_pending) {
         (true, _) if is_made_so => Step::NoteCapacity { bytes: volume.capacity_bytes },
         (true, false) => Step::NoteResizePending,
         (false, true) => Step::NoteCapacity { bytes: volume.capacity_bytes },
-        (true, true) | (false, false) => Step::Rest,
+        (true, true) | (false, false) => match refusal {
+            Some(reason @ Reason::NoRoomToGrow(_)) => waiting_for_room(seen, reason),
+            Some(reason) => Step::Wait(reason),
+            None if seen.told_no_room.is_some() => Step::ForgetNoRoom,
+            None => Step::Rest,
+        },
     }
 }
 
@@ -333,7 +470,18 @@ mod tests {
 
     /// Bound, and made by nobody yet.
     fn volume(capacity_bytes: i64) -> Volume {
-        Volume { claim_uid: "u".into(), bound: true, capacity_bytes, placed: false, grown_bytes: 0 }
+        Volume { claim_uid: "u".into(), bound: true, capacity_bytes, ..unmade() }
+    }
+
+    fn unmade() -> Volume {
+        Volume {
+            claim_uid: String::new(),
+            bound: false,
+            capacity_bytes: 0,
+            placed: false,
+            grown_bytes: 0,
+            making: Making::Settled,
+        }
     }
 
     /// What the world looks like once a step was taken.
@@ -350,6 +498,8 @@ mod tests {
             }
             Step::NoteCapacity { bytes } => (seen.capacity_bytes, seen.resize_pending) = (*bytes, false),
             Step::NoteResizePending => seen.resize_pending = true,
+            Step::NoteNoRoom { reason } => seen.told_no_room = Some(reason.words().1),
+            Step::ForgetNoRoom => seen.told_no_room = None,
             Step::Rest | Step::Wait(_) | Step::ReleaseClaim => {}
         }
         seen
@@ -415,6 +565,50 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_without_room_says_so_once_and_is_bound_when_there_is_some() {
+        for source in
+            [Source::Empty, Source::Image { virtual_size: GIB }, Source::Clone { source_bytes: GIB }]
+        {
+            let full = Seen { no_room: Some("n1 is full".into()), source, ..pending() };
+            let (told, step) = at_rest(full);
+            assert_eq!(step, Step::Wait(Reason::NoRoom("n1 is full".into())));
+            assert!(told.told_no_room.as_ref().unwrap().starts_with("n1 is full. It is tried again"));
+            let (bound, step) = at_rest(Seen { no_room: None, ..told });
+            assert_eq!((bound.bound, bound.told_no_room, step), (true, None, Step::Rest));
+        }
+        // What would not be made anyway says that and nothing of room.
+        let patient = Seen {
+            no_room: Some("n1 is full".into()),
+            class: class(Binding::WaitForFirstConsumer),
+            ..pending()
+        };
+        assert_eq!(next_step(&patient), Step::Wait(Reason::NoConsumer));
+    }
+
+    #[test]
+    fn a_growth_without_room_says_so_and_holds_up_nothing_of_an_earlier_one() {
+        let (mut seen, _) = at_rest(pending());
+        (seen.requested_bytes, seen.no_room) = (9 * GIB, Some("n1 is full".into()));
+        seen.volume.as_mut().unwrap().placed = true;
+        let (refused, step) = at_rest(seen);
+        assert_eq!(step, Step::Wait(Reason::NoRoomToGrow("n1 is full".into())));
+        assert_eq!((refused.bound, refused.capacity_bytes), (true, GIB));
+        assert_eq!(refused.volume.as_ref().unwrap().capacity_bytes, GIB, "nothing was promised");
+        let mut earlier = refused.clone();
+        let volume = earlier.volume.as_mut().unwrap();
+        (volume.capacity_bytes, volume.grown_bytes) = (2 * GIB, 2 * GIB);
+        assert_eq!(at_rest(earlier).0.capacity_bytes, 2 * GIB);
+        let (mut granted, _) = at_rest(Seen { no_room: None, ..refused });
+        assert_eq!(
+            (granted.resize_pending, granted.volume.as_ref().unwrap().capacity_bytes),
+            (true, 9 * GIB)
+        );
+        assert_eq!(granted.told_no_room, None);
+        granted.volume.as_mut().unwrap().grown_bytes = 9 * GIB;
+        assert_eq!(at_rest(granted).0.capacity_bytes, 9 * GIB);
+    }
+
+    #[test]
     fn a_claim_in_use_is_not_let_go() {
         let mut seen = Seen { being_deleted: true, in_use: true, ..at_rest(pending()).0 };
         assert_eq!(next_step(&seen), Step::Wait(Reason::InUse));
@@ -444,9 +638,42 @@ mod tests {
         assert_eq!(next_step(&of(Source::UnnamedImage)), Step::Wait(Reason::UnnamedImage));
         let large = Source::Image { virtual_size: GIB + 1 };
         let reason = Reason::SmallerThanImage { virtual_size: GIB + 1 };
-        assert_eq!(next_step(&of(large)), Step::Wait(reason));
+        assert_eq!(next_step(&of(large)), Step::Wait(reason.clone()));
         assert!(reason.words().1.contains("1073741825 bytes"));
         assert!(at_rest(of(Source::Image { virtual_size: GIB })).0.bound);
+    }
+
+    #[test]
+    fn a_copy_is_made_at_once_and_bound_when_its_node_says_that_it_is_there() {
+        for source in [Source::Snapshot { restore_bytes: GIB }, Source::Clone { source_bytes: GIB }] {
+            let mut seen = Seen { source, class: class(Binding::WaitForFirstConsumer), ..pending() };
+            assert!(
+                matches!(next_step(&seen), Step::CreateVolume { bytes: GIB, .. }),
+                "whoever uses it first"
+            );
+            seen.volume =
+                Some(Volume { claim_uid: "u".into(), capacity_bytes: GIB, placed: true, ..unmade() });
+            let making = |making| {
+                let mut seen = seen.clone();
+                seen.volume.as_mut().unwrap().making = making;
+                at_rest(seen)
+            };
+            assert_eq!(making(Making::Underway).1, Step::Wait(Reason::CopyUnderway));
+            let (_, step) = making(Making::Failed("no room".into()));
+            let Step::Wait(reason) = step else { panic!("{step:?}") };
+            assert!(reason.words().1.ends_with("cannot be made: no room"));
+            let (end, step) = making(Making::Settled);
+            assert_eq!((end.bound, end.capacity_bytes, step), (true, GIB, Step::Rest));
+        }
+    }
+
+    #[test]
+    fn a_copy_that_would_not_fit_or_has_no_source_is_not_made() {
+        let of = |source| next_step(&Seen { source, ..pending() });
+        let too_small = Step::Wait(Reason::SmallerThanSource { bytes: GIB + 1 });
+        assert_eq!(of(Source::Snapshot { restore_bytes: GIB + 1 }), too_small);
+        assert_eq!(of(Source::Clone { source_bytes: GIB + 1 }), too_small);
+        assert_eq!(of(Source::Unavailable(Reason::GoingClaim)), Step::Wait(Reason::GoingClaim));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Decides the next step for one image, and how it is said in its conditions.
 //!
 //! ```text
-//!   new ---Initialize---> initialized --Fetch--> here --Publish--> Imported
+//!   new ---Initialize---> initialized --Fetch, Clone, Export--> here --Label, Publish--> Imported
 //!                            ^   |
 //!               Wait (10 s)  +---+ failed, until the retries are spent: GiveUp
 //! ```
 //!
 //! - One step per call. The caller acts, looks again, and asks again.
-//! - An upload is fetched by nobody: it waits for its bytes.
+//! - An upload is fetched by nobody: it waits for its bytes, and for the rest of them where it broke off.
 //! - `Initialized` is never False with a message while there is hope: Terraform takes that
 //!   for the end.
 
@@ -15,8 +15,8 @@ use k8s_openapi::jiff::Timestamp;
 use sheaf_resources::kinds::{
     harvester_condition::set_condition,
     virtual_machine_image::{
-        IMPORTED, INITIALIZED, RETRY_LIMIT_EXCEEDED, VirtualMachineImage, VirtualMachineImageStatus,
-        storage_class_name,
+        DISC, DISK, DOWNLOAD, IMAGE_TYPE_LABEL, IMPORTED, INITIALIZED, RETRY_LIMIT_EXCEEDED,
+        VirtualMachineImage, VirtualMachineImageStatus, storage_class_name,
     },
 };
 
@@ -31,10 +31,17 @@ pub enum Found {
     Arriving {
         progress: i64,
     },
+    /// An upload broke off; the rest may still come.
+    Interrupted {
+        progress: i64,
+        why: String,
+    },
     /// All of it, checked.
     Complete {
         size: i64,
         virtual_size: i64,
+        /// It is installed from, and no disk.
+        is_disc: bool,
     },
     /// The last attempt ended badly, at this time.
     Failed {
@@ -50,6 +57,20 @@ pub enum Step {
     /// Begin to download; what is left of an earlier attempt is thrown away.
     Fetch {
         url: String,
+    },
+    /// Make it of another image.
+    Clone {
+        namespace: String,
+        name: String,
+    },
+    /// Make it of the disk of a claim.
+    Export {
+        namespace: String,
+        claim: String,
+    },
+    /// Say what it is to be attached as.
+    Label {
+        image_type: &'static str,
     },
     Wait {
         until: i64,
@@ -72,18 +93,42 @@ pub fn next_step(
     if status != image.status {
         return Step::WriteStatus(Box::new(status));
     }
-    let download = image.spec.source_type == "download";
     match found {
+        Found::Complete { is_disc, .. } if !is_labelled(image) => {
+            Step::Label { image_type: if *is_disc { DISC } else { DISK } }
+        }
         Found::Complete { .. } if !class_exists => {
             Step::Publish { class: storage_class_name(image.metadata.name.as_deref().unwrap_or_default()) }
         }
-        Found::Complete { .. } | Found::Arriving { .. } => Step::Rest,
-        Found::Nothing if download => Step::Fetch { url: image.spec.url.clone() },
-        Found::Nothing => Step::Rest,
-        Found::Failed { .. } if !download || has_given_up(&status) => Step::Rest,
+        Found::Complete { .. } | Found::Arriving { .. } | Found::Interrupted { .. } => Step::Rest,
+        Found::Nothing => bring(image),
+        Found::Failed { .. } if !is_tried_again(image) || has_given_up(&status) => Step::Rest,
         Found::Failed { at, .. } if at + RETRY_SECS > now => Step::Wait { until: at + RETRY_SECS },
-        Found::Failed { .. } => Step::Fetch { url: image.spec.url.clone() },
+        Found::Failed { .. } => bring(image),
     }
+}
+
+/// The step that brings the bytes here.
+fn bring(image: &VirtualMachineImage) -> Step {
+    if let Some((namespace, name)) = image.original() {
+        return Step::Clone { namespace: namespace.into(), name: name.into() };
+    }
+    if let Some((namespace, claim)) = image.exported_claim() {
+        return Step::Export { namespace: namespace.into(), claim: claim.into() };
+    }
+    match image.spec.source_type == DOWNLOAD {
+        true => Step::Fetch { url: image.spec.url.clone() },
+        false => Step::Rest,
+    }
+}
+
+/// Whether the node can do anything about a failure by itself.
+fn is_tried_again(image: &VirtualMachineImage) -> bool {
+    bring(image) != Step::Rest
+}
+
+fn is_labelled(image: &VirtualMachineImage) -> bool {
+    image.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(IMAGE_TYPE_LABEL))
 }
 
 fn has_given_up(status: &VirtualMachineImageStatus) -> bool {
@@ -108,7 +153,11 @@ pub fn status_of(image: &VirtualMachineImage, found: &Found, now: &str) -> Virtu
             say(IMPORTED, "Unknown", ("Importing", ""));
             status.progress = *progress;
         }
-        Found::Complete { size, virtual_size } => {
+        Found::Interrupted { progress, why } => {
+            say(IMPORTED, "Unknown", ("Importing", why));
+            status.progress = *progress;
+        }
+        Found::Complete { size, virtual_size, .. } => {
             say(IMPORTED, "True", ("Imported", ""));
             (status.progress, status.size, status.virtual_size) = (100, *size, *virtual_size);
             // What went wrong before is over: an upload may fail and then succeed.
@@ -120,7 +169,7 @@ pub fn status_of(image: &VirtualMachineImage, found: &Found, now: &str) -> Virtu
                 status.failed = status.failed.saturating_add(1);
                 status.last_failed_time = stamp;
             }
-            let spent = image.spec.source_type != "download" || status.failed > image.retries();
+            let spent = !is_tried_again(image) || status.failed > image.retries();
             let mut say = |condition: &str, truth: &str, why: (&str, &str)| {
                 set_condition(&mut status.conditions, condition, truth, why, now);
             };
@@ -171,7 +220,9 @@ mod tests {
         assert_eq!(image.status.storage_class_name, "longhorn-image-1");
         assert_eq!(settled(&mut image, &Found::Arriving { progress: 40 }, false, 1), Step::Rest);
         assert_eq!((image.status.progress, image.is_imported()), (40, false));
-        let complete = Found::Complete { size: 5, virtual_size: 10 };
+        let complete = Found::Complete { size: 5, virtual_size: 10, is_disc: false };
+        assert_eq!(settled(&mut image, &complete, false, 2), Step::Label { image_type: "raw_qcow2" });
+        image.metadata.labels = Some([(IMAGE_TYPE_LABEL.to_owned(), "iso".to_owned())].into());
         assert_eq!(
             settled(&mut image, &complete, false, 2),
             Step::Publish { class: "longhorn-image-1".into() }
@@ -181,9 +232,31 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_waits_for_its_bytes() {
+    fn an_upload_waits_for_its_bytes_and_for_the_rest_of_them() {
         let mut image = image("upload");
         assert_eq!(settled(&mut image, &Found::Nothing, false, 0), Step::Rest);
+        let half = Found::Interrupted { progress: 50, why: "the cable is gone".into() };
+        assert_eq!(settled(&mut image, &half, false, 1), Step::Rest);
+        let imported = image.condition(IMPORTED).unwrap();
+        assert_eq!((imported.status.as_str(), imported.message.as_str()), ("Unknown", "the cable is gone"));
+        assert_eq!((image.status.progress, image.status.failed), (50, 0), "there is hope");
+    }
+
+    #[test]
+    fn an_image_of_an_image_or_of_a_disk_is_made_where_that_is() {
+        let mut clone = image("clone");
+        clone.spec.security_parameters.source_image_name = "a".into();
+        clone.spec.security_parameters.source_image_namespace = "n".into();
+        let step = Step::Clone { namespace: "n".into(), name: "a".into() };
+        assert_eq!(settled(&mut clone, &Found::Nothing, false, 0), step);
+        let failed = |at| Found::Failed { at, why: "not yet".into() };
+        assert_eq!(settled(&mut clone, &failed(100), false, 101), Step::Wait { until: 110 });
+        assert_eq!(settled(&mut clone, &failed(100), false, 111), step);
+
+        let mut export = image("export-from-volume");
+        (export.spec.pvc_namespace, export.spec.pvc_name) = ("n".into(), "disk".into());
+        let step = Step::Export { namespace: "n".into(), claim: "disk".into() };
+        assert_eq!(settled(&mut export, &Found::Nothing, false, 0), step);
     }
 
     #[test]
@@ -200,7 +273,7 @@ mod tests {
         assert_eq!((image.status.failed, image.condition(IMPORTED).unwrap().status.as_str()), (2, "False"));
         assert_eq!(image.condition(RETRY_LIMIT_EXCEEDED).unwrap().status, "True");
         assert_eq!(image.condition(INITIALIZED).unwrap().status, "True", "Terraform takes False for the end");
-        settled(&mut image, &Found::Complete { size: 5, virtual_size: 10 }, true, 300);
+        settled(&mut image, &Found::Complete { size: 5, virtual_size: 10, is_disc: true }, true, 300);
         assert!(image.condition(RETRY_LIMIT_EXCEEDED).is_none(), "what is here did not fail");
     }
 }

@@ -1,7 +1,8 @@
 //! Decides which node an instance is bound to, or says why none.
 //!
 //! ```text
-//!   all nodes -> ready -> open -> tolerated -> chosen by labels -> beside whom -> where its volumes are -> with room
+//!   all nodes -> ready -> open -> tolerated -> chosen by labels -> beside whom -> where its volumes are -> with room,
+//!             also for its volumes that are nowhere yet
 //!             -> the one that is preferred most, then the emptiest, then the first by name
 //! ```
 //!
@@ -17,12 +18,17 @@ use std::{borrow::Borrow, collections::BTreeMap};
 
 use k8s_openapi::api::core::v1::{Node, NodeSelector, Taint, Toleration};
 use sheaf_resources::{
-    kinds::virtual_machine_instance::{
-        demand::{Demand, Share},
-        spec::VirtualMachineInstanceSpec,
+    kinds::{
+        node::VOLUME_STORAGE,
+        virtual_machine_instance::{
+            demand::{Demand, Share},
+            spec::VirtualMachineInstanceSpec,
+        },
     },
     quantity,
 };
+
+use crate::volume_room::{self, Rooms};
 
 /// On a node: `false` keeps machines away.
 const SCHEDULABLE_LABEL: &str = "kubevirt.io/schedulable";
@@ -45,6 +51,8 @@ pub struct Wanted<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Where its volumes are, of those that are somewhere.
     pub volumes: &'a [NodeSelector],
+    /// The sizes of the others, together.
+    pub unplaced_bytes: i64,
 }
 
 /// No node suits; the message is for people.
@@ -57,13 +65,14 @@ pub fn choose_node(
     wanted: &Wanted<'_>,
     nodes: &[impl Borrow<Node>],
     neighbours: &[Neighbour],
+    rooms: &Rooms,
 ) -> Result<String, Unschedulable> {
     let nodes: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     let nodes = nodes.as_slice();
     let mut against: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(i64, i64, &str)> = None;
     for node in nodes {
-        match objection(wanted, node, nodes, neighbours) {
+        match objection(wanted, node, nodes, neighbours, rooms) {
             Some(words) => *against.entry(words).or_default() += 1,
             None => {
                 let merit = affinity::preference(wanted, node, nodes, neighbours);
@@ -93,7 +102,13 @@ pub fn any_node(nodes: &[impl Borrow<Node>]) -> Option<&str> {
 }
 
 /// The first thing that is wrong with a node.
-fn objection(wanted: &Wanted<'_>, node: &Node, nodes: &[&Node], neighbours: &[Neighbour]) -> Option<String> {
+fn objection(
+    wanted: &Wanted<'_>,
+    node: &Node,
+    nodes: &[&Node],
+    neighbours: &[Neighbour],
+    rooms: &Rooms,
+) -> Option<String> {
     if !is_ready(node) {
         return Some("node(s) were not ready".into());
     }
@@ -125,6 +140,11 @@ fn objection(wanted: &Wanted<'_>, node: &Node, nodes: &[&Node], neighbours: &[Ne
         let mib = |bytes: i64| format!("{}Mi", bytes / quantity::MIB);
         let (asks, free) = (mib(asks.memory_bytes), mib(free.memory_bytes));
         return Some(format!("Insufficient memory (asks for {asks}, {free} left)"));
+    }
+    let left = rooms.left_on(name_of(node)).filter(|_| wanted.unplaced_bytes > 0);
+    if let Some(left) = left.filter(|left| wanted.unplaced_bytes > *left) {
+        let (asks, left) = (volume_room::up(wanted.unplaced_bytes), volume_room::down(left.max(0)));
+        return Some(format!("Insufficient {VOLUME_STORAGE} (asks for {asks}, {left} left)"));
     }
     None
 }

@@ -20,8 +20,11 @@
 //!   is noted to be started again before its instance is deleted, not after, so that nobody
 //!   can be interrupted in between.
 
+pub mod copy;
+mod live_update;
 pub mod power;
 pub mod status;
+pub mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +37,9 @@ use sheaf_resources::kinds::{
         run_strategy::RunStrategy,
         status::VirtualMachineStatus,
     },
-    virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance, status::Phase},
+    virtual_machine_instance::{
+        CONTROLLER_FINALIZER, VirtualMachineInstance, spec::VirtualMachineInstanceSpec, status::Phase,
+    },
 };
 
 /// Labels of instances that are KubeVirt's own, and never a template's to change.
@@ -105,6 +110,10 @@ pub enum Step {
     /// Give the instance these labels, and no others but KubeVirt's own.
     SyncLabels {
         labels: BTreeMap<String, String>,
+    },
+    /// Write this spec into the running instance: what changed in the template and can change while it runs.
+    UpdateInstance {
+        spec: Box<VirtualMachineInstanceSpec>,
     },
     /// A halted machine that is to start paused runs from now on.
     SetRunStrategy(RunStrategy),
@@ -210,7 +219,13 @@ fn upkeep_step(seen: &Seen<'_>) -> Option<Step> {
     }
     let labels = instance.metadata.labels.clone().unwrap_or_default();
     let wanted = labels_of_instance(seen.vm, &labels);
-    (wanted != labels).then_some(Step::SyncLabels { labels: wanted })
+    if wanted != labels {
+        return Some(Step::SyncLabels { labels: wanted });
+    }
+    // What does not run yet is made ready as it is; what changed meanwhile comes to it when it runs.
+    let update =
+        live_update::live_update(seen.vm, instance).filter(|_| instance.status.phase == Phase::Running)?;
+    (update.spec != instance.spec).then(|| Step::UpdateInstance { spec: Box::new(update.spec) })
 }
 
 /// The labels an instance should have: the template's, one of the machine's own, and of its present ones
@@ -390,6 +405,11 @@ pub fn failure_event_of(step: &Step, vm: &VirtualMachine, why: &str) -> Option<E
             let claim = claim.metadata.name.as_deref().unwrap_or_default();
             Some(("Warning", "FailedCreate", format!("Error creating PersistentVolumeClaim {claim}: {why}")))
         }
+        Step::UpdateInstance { .. } => Some((
+            "Warning",
+            "FailedUpdate",
+            format!("Error changing the running virtual machine instance {name}: {why}"),
+        )),
         Step::GrowClaim { name: claim, .. } => {
             Some(("Warning", "FailedUpdate", format!("Error growing PersistentVolumeClaim {claim}: {why}")))
         }

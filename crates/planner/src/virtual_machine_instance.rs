@@ -27,6 +27,7 @@
 //!   there any more has failed, and is not started in secret.
 
 pub mod binding;
+pub mod plugging;
 
 use std::time::Duration;
 

@@ -6,6 +6,8 @@
 //!
 //! Deliberately absent: which field a complaint belongs to. The caller knows the path.
 
+use md5::{Digest, Md5};
+
 const DNS_LABEL_MAX: usize = 63;
 const DNS_SUBDOMAIN_MAX: usize = 253;
 const QUALIFIED_NAME_PART_MAX: usize = 63;
@@ -80,6 +82,13 @@ pub fn generated_name(base: &str, suffix: &str) -> String {
         end -= 1;
     }
     format!("{}{suffix}", &base[..end])
+}
+
+/// A short mark that stands for a text, where its whole would make a name too long: always the same, and hardly ever that
+/// of another.
+pub fn short_mark(text: &str, length: usize) -> String {
+    let mark: String = Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    mark.chars().take(length).collect()
 }
 
 /// A lowercase RFC 1123 label: `my-name`.

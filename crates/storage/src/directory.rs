@@ -22,6 +22,8 @@ use rustix::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::sync::Syncs;
+
 /// What was attempted on the disk and on what.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}")]
@@ -39,6 +41,12 @@ impl DiskError {
 
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
+    }
+
+    /// Whether what was read is not what was written: cut short, garbled, or on a part of the disk that is no more.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+            || self.source.raw_os_error() == Some(Errno::IO.raw_os_error())
     }
 }
 
@@ -58,6 +66,7 @@ pub struct Directory {
     descriptor: OwnedFd,
     /// For messages only.
     path: PathBuf,
+    syncs: Syncs,
 }
 
 impl Directory {
@@ -72,7 +81,12 @@ impl Directory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|why| DiskError::new("open the directory", path, why))?;
-        Ok(Directory { descriptor, path: path.to_owned() })
+        Ok(Directory { descriptor, path: path.to_owned(), syncs: Syncs::default() })
+    }
+
+    /// The same, and everything in it, with somebody who decides about each sync.
+    pub fn syncing(self, syncs: Syncs) -> Directory {
+        Directory { syncs, ..self }
     }
 
     pub fn path_of(&self, name: &str) -> PathBuf {
@@ -86,7 +100,9 @@ impl Directory {
     pub fn directory(&self, name: &str) -> Result<Option<Directory>, DiskError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.descriptor, name, flags, Mode::empty()) {
-            Ok(descriptor) => Ok(Some(Directory { descriptor, path: self.path.join(name) })),
+            Ok(descriptor) => {
+                Ok(Some(Directory { descriptor, path: self.path.join(name), syncs: self.syncs.clone() }))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => Err(DiskError::new(
                 "open the directory",
@@ -153,8 +169,14 @@ impl Directory {
 
     pub fn write_new(&self, name: &str, content: &[u8]) -> Result<(), DiskError> {
         let mut file = self.make_file(name, 0o600)?;
-        let written = file.write_all(content).and_then(|()| file.sync_all());
-        written.map_err(|why| DiskError::new("write", &self.path.join(name), why))
+        file.write_all(content).map_err(|why| DiskError::new("write", &self.path.join(name), why))?;
+        self.sync_file(&file, name)
+    }
+
+    /// Brings all of a file of this directory to the disk.
+    pub fn sync_file(&self, file: &File, name: &str) -> Result<(), DiskError> {
+        let path = self.path.join(name);
+        self.syncs.file(file, &path).map_err(|why| DiskError::new("write", &path, why))
     }
 
     pub fn write_new_json(&self, name: &str, value: &impl Serialize) -> Result<(), DiskError> {
@@ -193,8 +215,17 @@ impl Directory {
             .map_err(|why| self.failed("rename", from, why))
     }
 
+    /// Brings a rename to the disk. One that does not get there is undone: what was not acknowledged is not found.
+    pub fn settle_rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.sync().inspect_err(|_| {
+            let _ = self.rename(to, from);
+        })
+    }
+
     pub fn sync(&self) -> Result<(), DiskError> {
-        rustix::fs::fsync(&self.descriptor).map_err(|why| self.failed("sync", "", why))
+        self.syncs
+            .directory(&self.descriptor, &self.path)
+            .map_err(|why| DiskError::new("sync", &self.path, why))
     }
 
     /// What is there, in order.

@@ -1,4 +1,4 @@
-//! What volumes, images and seeds are called. An id becomes the name of a file, so it can
+//! What volumes, snapshots, images and seeds are called. An id becomes the name of a file, so it can
 //! only be made from text that is harmless there.
 
 use std::{fmt, str::FromStr};
@@ -10,6 +10,10 @@ pub struct VolumeId(String);
 /// Which image: the uid of its object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageId(String);
+
+/// Which snapshot: the uid of the object that asked for it, or whatever the caller finds again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotId(String);
 
 /// Which seed: the machine's id and the disk's name, or whatever the caller finds again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +63,7 @@ macro_rules! id {
 
 id!(VolumeId, "a volume's id");
 id!(ImageId, "an image's id");
+id!(SnapshotId, "a snapshot's id");
 id!(SeedId, "a seed's id");
 
 #[cfg(test)]

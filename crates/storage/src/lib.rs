@@ -2,10 +2,14 @@
 //! nothing of the Kubernetes API.
 //!
 //! ```text
-//!   images/<id>/   manifest.json  disk            what volumes are made from; never changes
-//!   volumes/<id>/  manifest.json  layer-0 ...     bottom first; only the last one is written to
-//!   seeds/<id>                                    a small disc, read only
+//!   images/<id>/     manifest.json  disk            what volumes are made from; never changes
+//!   volumes/<id>/    manifest.json  layer-0 ...     bottom first; only the last one is written to
+//!   snapshots/<id>/  manifest.json  layer-0 ...     none is
+//!   seeds/<id>                                      a small disc, read only
 //! ```
+//!
+//! [`backend`] is the contract that every way of keeping volumes and snapshots fulfils; [`Storage`] fulfils it with files
+//! (`local`), [`memory`] without.
 //!
 //! # Guarantees
 //!
@@ -21,33 +25,46 @@
 //!
 //! # Assumptions
 //!
-//! One process at a time: the lock on the data directory sees to that. `images` and
-//! `volumes` lie on one file system.
+//! One process at a time: the lock on the data directory sees to that. `images`, `volumes`
+//! and `snapshots` lie on one file system.
 //!
 //! # Deliberately absent
 //!
 //! Other programs: the little that must be written is written here, and what came from outside is
 //! not opened by `qemu-img` as root. Only its header is looked at; an image that is damaged
 //! further inside harms the guest that uses it, whose QEMU is locked up, and nobody
-//! else. Also absent are snapshots (they will be further layers), compressed images, and
-//! resuming a fetch.
+//! else. Also absent are merging layers (it is decided here and done by such a QEMU), and going on with an image that was
+//! arriving when the process ended: what was written of it was never synced, and all of it would have to be read
+//! again to know its checksum.
 
+pub mod backend;
+mod ballast;
+mod chain;
 mod directory;
 pub mod id;
 pub mod image;
+mod local;
+pub mod memory;
 mod qcow2;
 pub mod seed;
 pub mod step;
 pub mod storage;
+pub mod sync;
 mod turn;
-pub mod volume;
 
+pub use backend::{
+    Backend, Begun, Format, Holder, Layer, Merge, OpenLayer, OpenMerge, Origin, Snapshot, Space, Volume,
+    VolumeError,
+};
 pub use directory::DiskError;
-pub use id::{ImageId, InvalidId, SeedId, VolumeId};
-pub use image::{Checksum, Image, ImageError, ImageState, Source};
+pub use id::{ImageId, InvalidId, SeedId, SnapshotId, VolumeId};
+pub use image::{
+    Announced, Checksum, Draft, Drafted, Image, ImageError, ImageState, OpenImage, Proxies, Refusal, Source,
+};
+pub use memory::MemoryBackend;
 pub use step::{AfterStep, Step};
-pub use storage::{Space, Storage, StorageConfig};
-pub use volume::{Format, Layer, OpenLayer, Volume, VolumeError};
+pub use storage::{Storage, StorageConfig};
+pub use sync::{Fate, Syncs};
 
 /// The largest disk there can be: a file on ext4 cannot be larger.
 pub const MOST_BYTES: u64 = 16 << 40;

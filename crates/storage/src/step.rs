@@ -27,7 +27,7 @@ macro_rules! steps {
 }
 
 steps! {
-    /// open: the three directories are there.
+    /// open: the directories are there.
     DirectoriesMade = "directories-made",
     /// open: one thing that an earlier process left half done is gone.
     LeftoverRemoved = "leftover-removed",
@@ -35,6 +35,8 @@ steps! {
     VolumeDirectoryMade = "volume-directory-made",
     /// create a volume: the image is its bottom layer.
     ImageLinked = "image-linked",
+    /// create a volume: the layers of a snapshot are its lower ones.
+    SnapshotLinkedIn = "snapshot-linked-in",
     /// create a volume: the layer that is written to is there.
     LayerWritten = "layer-written",
     /// create a volume: its manifest is there.
@@ -47,10 +49,38 @@ steps! {
     VolumeWithdrawn = "volume-withdrawn",
     /// delete a volume: nothing is left.
     VolumeRemoved = "volume-removed",
+    /// take a snapshot: an empty layer lies beside the volume's.
+    LayerAdded = "layer-added",
+    /// take a snapshot: the empty layer is the volume's top.
+    SnapshotBegun = "snapshot-begun",
+    /// take a snapshot: its directory is there, under another name.
+    SnapshotDirectoryMade = "snapshot-directory-made",
+    /// take a snapshot: it has all layers.
+    SnapshotLinked = "snapshot-linked",
+    /// take a snapshot: its manifest is there.
+    SnapshotManifestWritten = "snapshot-manifest-written",
+    /// take a snapshot: it has its name.
+    SnapshotPublished = "snapshot-published",
+    /// take a snapshot: the volume knows that it is done.
+    SnapshotFinished = "snapshot-finished",
+    /// delete a snapshot: it no longer has its name.
+    SnapshotWithdrawn = "snapshot-withdrawn",
+    /// delete a snapshot: nothing is left.
+    SnapshotRemoved = "snapshot-removed",
+    /// delete a snapshot that was begun: the volume no longer waits for it.
+    SnapshotForgotten = "snapshot-forgotten",
+    /// merge two layers: one chain notes that they are one.
+    MergeNoted = "merge-noted",
+    /// merge two layers: one chain no longer has the upper one.
+    LayerDropped = "layer-dropped",
+    /// merge two layers: nor its file.
+    LayerRemoved = "layer-removed",
     /// an image arrives: its directory is there, under another name.
     ArrivalMade = "arrival-made",
     /// an image arrives: all of its bytes are on the disk.
     ArrivalWritten = "arrival-written",
+    /// an image is made of another: it has that one's bytes.
+    ImageCloned = "image-cloned",
     /// an image arrives: it was looked at and its manifest is there.
     ImageManifestWritten = "image-manifest-written",
     /// an image arrives: it has its name.

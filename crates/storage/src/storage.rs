@@ -2,44 +2,48 @@
 //! block.
 //!
 //! Everything that touches the disk runs on a thread that may wait for it. A call that is
-//! dropped half-way goes on to its end; only an image that is arriving stops, and is
-//! thrown away. Two calls about one volume or image take turns.
+//! dropped half-way goes on to its end; only an image that is arriving stops. One that is fetched is
+//! thrown away then, one that is sent waits for the rest. Two calls about one volume or image take turns.
 
-use std::{error::Error, os::fd::OwnedFd, path::PathBuf, sync::Arc};
+use std::{error::Error, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 
 use crate::{
-    AfterStep, Checksum, DiskError, Image, ImageError, ImageId, ImageState, OpenLayer, SeedId, Source, Step,
-    Volume, VolumeError, VolumeId, directory::Directory, image::Images, seed::Seeds, volume::Volumes,
+    AfterStep, Announced, Backend, Begun, DiskError, Drafted, Image, ImageError, ImageId, ImageState, Merge,
+    OpenImage, OpenLayer, OpenMerge, Origin, SeedId, Snapshot, SnapshotId, Source, Space, Step, Syncs,
+    Volume, VolumeError, VolumeId, ballast, directory::Directory, image::Images, local::Local, seed::Seeds,
 };
 
 #[derive(Clone, Debug)]
 pub struct StorageConfig {
-    /// Holds `images`, `volumes` and `seeds`; made if it is not there.
+    /// Holds `images`, `volumes`, `snapshots` and `seeds`; made if it is not there.
     pub directory: PathBuf,
     pub after_step: AfterStep,
+    /// For tests: whether what is synced really is.
+    pub syncs: Syncs,
+    /// How long an upload that broke off is kept for the rest to come.
+    pub upload_patience: Duration,
 }
 
 impl StorageConfig {
     pub fn in_directory(directory: impl Into<PathBuf>) -> StorageConfig {
-        StorageConfig { directory: directory.into(), after_step: AfterStep::default() }
+        StorageConfig {
+            directory: directory.into(),
+            after_step: AfterStep::default(),
+            syncs: Syncs::default(),
+            upload_patience: Duration::from_secs(600),
+        }
     }
-}
-
-/// Of the file system that everything lies on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    pub total_bytes: u64,
-    pub free_bytes: u64,
 }
 
 /// Clones are the same storage.
 #[derive(Clone, Debug)]
 pub struct Storage {
     directory: Arc<Directory>,
-    volumes: Arc<Volumes>,
+    local: Arc<Local>,
     images: Arc<Images>,
     seeds: Arc<Seeds>,
 }
@@ -50,80 +54,40 @@ impl Storage {
         on_a_thread(move || open(&config)).await
     }
 
-    /// Makes a volume of at least `bytes` bytes: empty, or a copy of an image that shares
-    /// the image's bytes until it is written to. One that is already there is left as it is,
-    /// and grows if it is smaller.
-    pub async fn create_volume(
-        &self,
-        id: &VolumeId,
-        bytes: u64,
-        image: Option<&ImageId>,
-    ) -> Result<Volume, VolumeError> {
-        let (volumes, id, image) = (self.volumes.clone(), id.clone(), image.cloned());
-        on_a_thread(move || volumes.create(&id, bytes, image.as_ref())).await
-    }
-
-    pub async fn volume(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
-        let (volumes, id) = (self.volumes.clone(), id.clone());
-        on_a_thread(move || volumes.find(&id)).await
-    }
-
-    pub async fn volumes(&self) -> Result<Vec<VolumeId>, VolumeError> {
-        let volumes = self.volumes.clone();
-        on_a_thread(move || volumes.list()).await
-    }
-
-    /// Makes a volume that no machine uses at least `bytes` bytes large. Never smaller.
-    pub async fn grow_volume(&self, id: &VolumeId, bytes: u64) -> Result<Volume, VolumeError> {
-        let (volumes, id) = (self.volumes.clone(), id.clone());
-        on_a_thread(move || volumes.grow(&id, bytes)).await
-    }
-
-    /// Removes a volume that no machine uses. One that is not there is gone already.
-    pub async fn delete_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        let (volumes, id) = (self.volumes.clone(), id.clone());
-        on_a_thread(move || volumes.delete(&id)).await
-    }
-
-    /// All layers of a volume, bottom first; all but the last are always read only.
-    pub async fn open_volume(&self, id: &VolumeId, read_only: bool) -> Result<Vec<OpenLayer>, VolumeError> {
-        let (volumes, id) = (self.volumes.clone(), id.clone());
-        on_a_thread(move || volumes.open(&id, read_only)).await
-    }
-
     /// Fetches an image and returns once it is complete; one that is complete already is
     /// not fetched again. [`Storage::image`] tells how far it is. Dropping the call stops it.
     pub async fn fetch_image(&self, id: &ImageId, source: Source) -> Result<Image, ImageError> {
         self.images.clone().fetch(id.clone(), source).await
     }
 
-    /// Like [`Storage::fetch_image`], with bytes that somebody sends.
+    /// Like [`Storage::fetch_image`], with bytes that somebody sends. When they stop coming, or the call is dropped,
+    /// what came is kept for a while, and [`Storage::image`] says how much it is; the rest may then follow.
     pub async fn receive_image<S, E>(
         &self,
         id: &ImageId,
         stream: S,
-        expected_size: Option<u64>,
+        announced: impl Into<Announced>,
     ) -> Result<Image, ImageError>
     where
         S: Stream<Item = Result<Bytes, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.images.clone().receive(id.clone(), stream, expected_size, None).await
+        self.images.clone().receive(id.clone(), stream, announced.into()).await
     }
 
-    /// Like [`Storage::receive_image`], and what arrives must have this checksum.
-    pub async fn receive_checked_image<S, E>(
+    /// Makes an image of another one, at once: both have the same bytes, and each may go first.
+    pub async fn clone_image(&self, id: &ImageId, from: &ImageId) -> Result<Image, ImageError> {
+        self.images.clone().copy(id.clone(), from.clone()).await
+    }
+
+    /// Begins an image that somebody else writes, of a disk of `virtual_size` bytes that takes about `bytes`.
+    pub async fn draft_image(
         &self,
         id: &ImageId,
-        stream: S,
-        expected_size: Option<u64>,
-        checksum: Checksum,
-    ) -> Result<Image, ImageError>
-    where
-        S: Stream<Item = Result<Bytes, E>> + Send,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        self.images.clone().receive(id.clone(), stream, expected_size, Some(checksum)).await
+        virtual_size: u64,
+        bytes: u64,
+    ) -> Result<Drafted, ImageError> {
+        self.images.clone().draft(id.clone(), virtual_size, bytes).await
     }
 
     pub async fn image(&self, id: &ImageId) -> Result<ImageState, ImageError> {
@@ -143,7 +107,7 @@ impl Storage {
         on_a_thread(move || images.delete(&id)).await
     }
 
-    pub async fn open_image_for_reading(&self, id: &ImageId) -> Result<OwnedFd, ImageError> {
+    pub async fn open_image_for_reading(&self, id: &ImageId) -> Result<OpenImage, ImageError> {
         let (images, id) = (self.images.clone(), id.clone());
         on_a_thread(move || images.open(&id)).await
     }
@@ -170,7 +134,103 @@ impl Storage {
         on_a_thread(move || seeds.delete(&id)).await
     }
 
-    pub async fn space(&self) -> Result<Space, DiskError> {
+    /// Takes some space, to be given when nothing else is left. The cluster then still has room for orders.
+    pub async fn take_ballast(&self) -> Result<(), DiskError> {
+        let directory = self.directory.clone();
+        on_a_thread(move || ballast::take(&directory)).await
+    }
+
+    /// Gives it; whether there was any.
+    pub async fn give_ballast(&self) -> Result<bool, DiskError> {
+        let directory = self.directory.clone();
+        on_a_thread(move || ballast::give(&directory)).await
+    }
+}
+
+/// Volumes and snapshots in files.
+#[async_trait]
+impl Backend for Storage {
+    async fn create(&self, id: &VolumeId, bytes: u64, origin: &Origin) -> Result<Volume, VolumeError> {
+        let (local, id, origin) = (self.local.clone(), id.clone(), origin.clone());
+        on_a_thread(move || local.create(&id, bytes, &origin)).await
+    }
+
+    async fn volume(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.volume(&id)).await
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeId>, VolumeError> {
+        let local = self.local.clone();
+        on_a_thread(move || local.volumes()).await
+    }
+
+    async fn grow(&self, id: &VolumeId, bytes: u64) -> Result<Volume, VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.grow(&id, bytes)).await
+    }
+
+    async fn delete(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.delete(&id)).await
+    }
+
+    async fn open(&self, id: &VolumeId, read_only: bool) -> Result<Vec<OpenLayer>, VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.open(&id, read_only)).await
+    }
+
+    async fn begin_snapshot(&self, volume: &VolumeId, id: &SnapshotId) -> Result<Begun, VolumeError> {
+        let (local, volume, id) = (self.local.clone(), volume.clone(), id.clone());
+        on_a_thread(move || local.begin_snapshot(&volume, &id)).await
+    }
+
+    async fn begun_layer(&self, volume: &VolumeId, id: &SnapshotId) -> Result<Option<u32>, VolumeError> {
+        let (local, volume, id) = (self.local.clone(), volume.clone(), id.clone());
+        on_a_thread(move || local.begun_layer(&volume, &id)).await
+    }
+
+    async fn finish_snapshot(&self, volume: &VolumeId, id: &SnapshotId) -> Result<Snapshot, VolumeError> {
+        let (local, volume, id) = (self.local.clone(), volume.clone(), id.clone());
+        on_a_thread(move || local.finish_snapshot(&volume, &id)).await
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<Snapshot>, VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.snapshot(&id)).await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, VolumeError> {
+        let local = self.local.clone();
+        on_a_thread(move || local.snapshots()).await
+    }
+
+    async fn open_snapshot(&self, id: &SnapshotId) -> Result<Vec<OpenLayer>, VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.open_snapshot(&id)).await
+    }
+
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), VolumeError> {
+        let (local, id) = (self.local.clone(), id.clone());
+        on_a_thread(move || local.delete_snapshot(&id)).await
+    }
+
+    async fn wanted_merges(&self) -> Result<Vec<Merge>, VolumeError> {
+        let local = self.local.clone();
+        on_a_thread(move || local.wanted_merges()).await
+    }
+
+    async fn open_merge(&self, merge: &Merge) -> Result<OpenMerge, VolumeError> {
+        let (local, merge) = (self.local.clone(), merge.clone());
+        on_a_thread(move || local.open_merge(&merge)).await
+    }
+
+    async fn finish_merge(&self, merge: &Merge) -> Result<(), VolumeError> {
+        let (local, merge) = (self.local.clone(), merge.clone());
+        on_a_thread(move || local.finish_merge(&merge)).await
+    }
+
+    async fn space(&self) -> Result<Space, VolumeError> {
         let directory = self.directory.clone();
         let (total_bytes, free_bytes) = on_a_thread(move || directory.space()).await?;
         Ok(Space { total_bytes, free_bytes })
@@ -179,21 +239,28 @@ impl Storage {
 
 fn open(config: &StorageConfig) -> Result<Storage, DiskError> {
     let after = config.after_step.clone();
-    let directory = Directory::open_by_path(&config.directory)?;
+    let directory = Directory::open_by_path(&config.directory)?.syncing(config.syncs.clone());
     let volumes = directory.ensure_directory("volumes")?;
+    let snapshots = directory.ensure_directory("snapshots")?;
     let images = directory.ensure_directory("images")?;
     let images_of_volumes = directory.ensure_directory("images")?;
     let seeds = directory.ensure_directory("seeds")?;
     directory.sync()?;
     after.took(Step::DirectoriesMade);
 
-    remove_leftovers(&volumes, Volumes::is_leftover, &after)?;
+    remove_leftovers(&volumes, Local::is_leftover, &after)?;
+    remove_leftovers(&snapshots, Local::is_leftover, &after)?;
     remove_leftovers(&images, Images::is_leftover, &after)?;
     remove_leftovers(&seeds, Seeds::is_leftover, &after)?;
+    // What is found is whole, but an earlier process may have died before its name was on the disk.
+    volumes.sync()?;
+    snapshots.sync()?;
+    let local = Local::new(volumes, snapshots, images_of_volumes, after.clone());
+    local.sweep()?;
     Ok(Storage {
         directory: Arc::new(directory),
-        volumes: Arc::new(Volumes::new(volumes, images_of_volumes, after.clone())),
-        images: Arc::new(Images::new(images, after.clone())),
+        local: Arc::new(local),
+        images: Arc::new(Images::new(images, after.clone(), config.upload_patience)),
         seeds: Arc::new(Seeds::new(seeds, after)),
     })
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
+use sheaf_resources::quantity;
+
 use crate::kubectl::Kubectl;
 
 pub const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -18,11 +20,18 @@ pub const EVENTS: &str = "/api/v1/namespaces/default/events";
 pub const NODES: &str = "/api/v1/nodes";
 pub const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 pub const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
+pub const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots";
+pub const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
+pub const SNAPSHOT_CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+pub const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups";
+pub const RESTORES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores";
 pub const CONFIGS: &str =
     "/apis/network.harvesterhci.io/v1alpha1/namespaces/default/virtualmachinenetworkconfigs";
 pub const POOLS: &str = "/apis/network.harvesterhci.io/v1alpha1/namespaces/harvester-system/ippools";
 /// The class disks in tests are made by.
 pub const CLASS: &str = "disks";
+/// A class whose copies this node cannot make.
+pub const BROKEN_CLASS: &str = "broken";
 /// How often the node looks at what is bound to it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -117,11 +126,14 @@ async fn look(kubectl: &Kubectl, node: &str) {
     for volume in items(kubectl, VOLUMES).await {
         let metadata = &volume["metadata"];
         let here = volume["spec"]["nodeAffinity"].to_string().contains(&format!("\"{node}\""));
+        let path = format!("{VOLUMES}/{}", metadata["name"].as_str().unwrap());
         if here && !metadata["deletionTimestamp"].is_null() {
-            let path = format!("{VOLUMES}/{}", metadata["name"].as_str().unwrap());
             write(kubectl, &path, metadata, without(metadata, "sheaf.io/volume-data")).await;
+        } else if here {
+            write(kubectl, &path, metadata, copying(&volume)).await;
         }
     }
+    keep_snapshots(kubectl, node).await;
     for image in items(kubectl, "/apis/harvesterhci.io/v1beta1/virtualmachineimages").await {
         let metadata = &image["metadata"];
         let path = path_in("/apis/harvesterhci.io/v1beta1", "virtualmachineimages", metadata);
@@ -136,6 +148,69 @@ async fn look(kubectl: &Kubectl, node: &str) {
             true => None,
         };
         write(kubectl, &path, metadata, change).await;
+    }
+}
+
+/// What a node says of a volume that is a copy.
+fn copying(volume: &Value) -> Option<Value> {
+    let (attributes, annotations) =
+        (&volume["spec"]["csi"]["volumeAttributes"], &volume["metadata"]["annotations"]);
+    let is_copy =
+        ["sheaf.io/snapshotHandle", "sheaf.io/cloneOf"].iter().any(|key| attributes[key].is_string());
+    let is_said = ["sheaf.io/made", "sheaf.io/failed"].iter().any(|key| annotations[key].is_string());
+    let said = match volume["spec"]["storageClassName"] == BROKEN_CLASS {
+        true => json!({"sheaf.io/failed": "the disk of n1 is full"}),
+        false => json!({"sheaf.io/made": "true"}),
+    };
+    (is_copy && !is_said).then(|| json!({"metadata": {"annotations": said}}))
+}
+
+/// Takes the snapshots of this node: those that belong together when all of them are there. Of a volume whose name stands in
+/// the annotation `test/broken` of the node none can be taken.
+async fn keep_snapshots(kubectl: &Kubectl, node: &str) {
+    let contents = items(kubectl, CONTENTS).await;
+    let itself = kubectl.get(&format!("{NODES}/{node}")).await.unwrap_or_default();
+    let broken = itself["metadata"]["annotations"]["test/broken"].as_str().unwrap_or_default().to_owned();
+    let volumes = items(kubectl, VOLUMES).await;
+    let size_of = |handle: &Value| {
+        let volume = volumes.iter().find(|volume| volume["spec"]["csi"]["volumeHandle"] == *handle);
+        let size = volume.and_then(|volume| volume["spec"]["capacity"]["storage"].as_str());
+        size.and_then(quantity::value).unwrap_or(0)
+    };
+    for content in &contents {
+        let (metadata, spec) = (&content["metadata"], &content["spec"]);
+        if metadata["annotations"]["sheaf.io/node"] != node {
+            continue;
+        }
+        let path = format!("{CONTENTS}/{}", metadata["name"].as_str().unwrap());
+        if !metadata["deletionTimestamp"].is_null() {
+            let is_bound = metadata["finalizers"].to_string().contains("bound-protection");
+            let gone = without(metadata, "sheaf.io/snapshot-data").filter(|_| !is_bound);
+            write(kubectl, &path, metadata, gone).await;
+            continue;
+        }
+        let group = &metadata["annotations"]["sheaf.io/together"];
+        let of_group = |other: &&Value| {
+            other["metadata"]["annotations"]["sheaf.io/together"] == *group
+                && other["spec"]["volumeSnapshotRef"]["namespace"] == spec["volumeSnapshotRef"]["namespace"]
+        };
+        let all = metadata["annotations"]["sheaf.io/together-of"].as_str().and_then(|all| all.parse().ok());
+        let is_whole = group.is_null() || contents.iter().filter(of_group).count() >= all.unwrap_or(1);
+        if !is_whole || content["status"]["readyToUse"] == true {
+            continue;
+        }
+        let uid = spec["volumeSnapshotRef"]["uid"].as_str().unwrap_or_default();
+        let handle = &spec["source"]["volumeHandle"];
+        let is_broken = !broken.is_empty() && *handle == broken.as_str();
+        let status = match (is_broken, handle.is_null()) {
+            (true, _) if !content["status"]["error"].is_null() => continue,
+            (true, _) => json!({"readyToUse": false, "error": {"message": "the disk of n1 is full"}}),
+            (false, true) => json!({"snapshotHandle": spec["source"]["snapshotHandle"], "readyToUse": true,
+                "restoreSize": 1 << 30, "creationTime": 1_900_000_000_000_000_000_i64, "error": null}),
+            (false, false) => json!({"snapshotHandle": format!("snap-{uid}"), "readyToUse": true,
+                "restoreSize": size_of(handle), "creationTime": 1_900_000_000_000_000_000_i64, "error": null}),
+        };
+        write(kubectl, &format!("{path}/status"), metadata, Some(json!({"status": status}))).await;
     }
 }
 

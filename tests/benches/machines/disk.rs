@@ -6,7 +6,7 @@
 //! the first, goes along and is compared in the same way: what it differs from 1 by is noise.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -14,15 +14,19 @@ use std::{
 use serde_json::json;
 use sheaf_testbed::guests::{self, TinyGuest};
 use sheaf_tests::{
-    bench::report::Report,
+    bench::{
+        meter,
+        report::Report,
+        share::{Share, median},
+    },
     machines::{Farm, MACHINES, Serial, claim, machine},
 };
 
-const ROUNDS: usize = 15;
-const SECONDS: u32 = 1;
+/// Many short ones: what is compared must have met the same host, whose disk is another one every few seconds.
+const ROUNDS: usize = 51;
+const MILLIS: u32 = 250;
 const LEAST_OF_BARE: f64 = 0.95;
 const UUID: &str = "44444444-0000-4000-8000-000000000001";
-const METER_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/disk_meter.rs");
 
 /// The meter's word, what it is, its unit, and whether more is better.
 const WORKS: [(&str, &str, &str, bool); 4] = [
@@ -42,7 +46,7 @@ pub fn measure(report: &mut Report) {
     let Some(tiny) = guests::tiny() else { return };
     let farm = Farm::start();
     let scratch = farm.node.scratch();
-    let meter = built_meter(&scratch);
+    let meter = meter::built(&scratch);
     let bare = [
         Bare::start(&scratch.join("bare-1"), "io_uring", &tiny, &meter),
         Bare::start(&scratch.join("bare-2"), "native", &tiny, &meter),
@@ -52,7 +56,7 @@ pub fn measure(report: &mut Report) {
     guests.push(machine_of_sheaf(&farm, &tiny, &meter));
     for guest in &mut guests {
         guest.hears("tiny guest is up");
-        guest.runs("cat /dev/vdb >/run/meter; chmod 755 /run/meter");
+        meter::install(guest, "vdb");
     }
     let places = [
         Place { guest: 0, device: "vdc" },
@@ -108,34 +112,7 @@ pub fn measure(report: &mut Report) {
 }
 
 fn metered(guests: &mut [Serial], place: &Place, work: &str) -> f64 {
-    let said = guests[place.guest].runs(&format!("/run/meter /dev/{} {work} {SECONDS}", place.device));
-    let number = said.split_whitespace().last().and_then(|word| word.parse().ok());
-    number.unwrap_or_else(|| panic!("the meter said {said:?}"))
-}
-
-fn median(numbers: &[f64]) -> f64 {
-    let mut numbers = numbers.to_vec();
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
-/// How one disk compares with another, round by round.
-struct Share {
-    median: f64,
-    /// Half of the rounds lie between these.
-    quartiles: (f64, f64),
-}
-
-impl Share {
-    fn of(mut rounds: Vec<f64>) -> Share {
-        rounds.sort_by(f64::total_cmp);
-        let count = rounds.len();
-        Share { median: rounds[count / 2], quartiles: (rounds[count / 4], rounds[count * 3 / 4]) }
-    }
-
-    fn shown(&self) -> String {
-        format!("{:.2} ({:.2} to {:.2})", self.median, self.quartiles.0, self.quartiles.1)
-    }
+    meter::ask(&mut guests[place.guest], place.device, work, MILLIS)
 }
 
 /// A machine with a disk of an image that it boots from, the meter, and an empty disk.
@@ -214,19 +191,4 @@ impl Drop for Bare {
         _ = self.qemu.kill();
         _ = self.qemu.wait();
     }
-}
-
-/// The meter in one static file, as large as a disk may be.
-fn built_meter(scratch: &Path) -> PathBuf {
-    let meter = scratch.join("meter");
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let status = Command::new(rustc)
-        .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", METER_SOURCE, "-o"])
-        .arg(&meter)
-        .status()
-        .unwrap();
-    assert!(status.success(), "the meter cannot be compiled");
-    let file = fs::OpenOptions::new().write(true).open(&meter).unwrap();
-    file.set_len(file.metadata().unwrap().len().next_multiple_of(1 << 20)).unwrap();
-    meter
 }

@@ -42,7 +42,7 @@ fn method() -> String {
          Memory before is that of a fresh node, so whatever is kept of earlier machines counts too."
             .to_owned(),
         "**Disks** are measured inside a tiny Linux guest with `O_DIRECT`, one request at a time, on 1 GiB that was \
-         written once before; each number is the median of fifteen rounds of a second, all places in \
+         written once before; each number is the median of 51 rounds of a quarter of a second, all places in \
          turns, each round from another one on. *Bare* is QEMU with a raw file, `cache.direct=on` and a virtio disk with an I/O \
          thread, once with each way of doing I/O. *Of the better* is how a place compares with the better of the two in the same \
          round: the median of the rounds, and between what half of them lie. A third bare QEMU, the same as the first, shows \

@@ -21,13 +21,14 @@ import (
 const patience = 10 * time.Minute
 
 var stories = map[string]func(*story){
-	"typed":     typed,
-	"owners":    owners,
-	"informers": informersAcrossRestarts,
-	"election":  election,
-	"apply":     apply,
-	"dynamic":   dynamicClient,
-	"mapper":    mapper,
+	"typed":       typed,
+	"owners":      owners,
+	"informers":   informersAcrossRestarts,
+	"election":    election,
+	"apply":       apply,
+	"dynamic":     dynamicClient,
+	"mapper":      mapper,
+	"confidences": confidences,
 }
 
 func main() {

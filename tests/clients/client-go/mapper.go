@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -73,25 +75,22 @@ func discovers(s *story, finder *discovery.DiscoveryClient) {
 		s.so(found, "the preferred version of \""+group.Name+"\" is one that is served", group)
 	}
 
-	_, unaggregated, err := finder.WithLegacy().ServerGroupsAndResources()
-	s.works(err, "clients that ask group by group are served")
-	count := 0
-	for _, list := range unaggregated {
-		for _, resource := range list.APIResources {
-			if !strings.Contains(resource.Name, "/") {
-				count++
-			}
+	// Others may define kinds meanwhile, so both are asked anew until they agree.
+	s.soon("clients that ask group by group find as many resources", func() (bool, any) {
+		_, aggregated, _, err := finder.GroupsAndMaybeResources()
+		if err != nil {
+			return false, err
 		}
-	}
-	together := 0
-	for _, list := range resources {
-		for _, resource := range list.APIResources {
-			if !strings.Contains(resource.Name, "/") {
-				together++
-			}
+		_, unaggregated, err := finder.WithLegacy().ServerGroupsAndResources()
+		if err != nil {
+			return false, err
 		}
-	}
-	s.same(together, count, "and find as many resources")
+		together, apart := 0, countResources(unaggregated)
+		for _, list := range aggregated {
+			together += countResources([]*metav1.APIResourceList{list})
+		}
+		return together == apart, fmt.Sprintf("%d together, %d apart", together, apart)
+	})
 
 	preferred, err := finder.ServerPreferredResources()
 	s.works(err, "the preferred resources are discovered")
@@ -137,4 +136,16 @@ func describes(s *story, finder *discovery.DiscoveryClient, path, kind string) {
 		}
 	}
 	s.so(len(found) == 1, "and has "+kind, found)
+}
+
+// countResources counts what is no subresource.
+func countResources(lists []*metav1.APIResourceList) (count int) {
+	for _, list := range lists {
+		for _, resource := range list.APIResources {
+			if !strings.Contains(resource.Name, "/") {
+				count++
+			}
+		}
+	}
+	return count
 }

@@ -1,6 +1,6 @@
 """Uses a cluster through the official Python client and says what it found to be so.
 
-    main.py dynamic|watch [forgetful]|typed
+    main.py dynamic|watch [forgetful]|typed|confidences
 
 KUBECONFIG names the cluster, as somebody who may do everything. Each subcommand works in a namespace of
 its own and removes it. It prints one line for each thing that was found to be so. At the first that is not
@@ -10,6 +10,9 @@ it says which on standard error and exits with 1.
 and started again on its data. If that line is `killed`, the program must have noticed. With `forgetful` it takes
 a server that forgets its history when it restarts, as the original's does: who watched then lists again, and
 of what happened meanwhile sees the outcome alone.
+
+`confidences` tells each secret that it used on a line `secret: ...`, for who looks whether the server kept it to
+itself. It needs KubeVirt's kinds.
 """
 
 import os
@@ -24,12 +27,18 @@ import urllib3  # noqa: E402
 from kubernetes import config  # noqa: E402
 from kubernetes.client.rest import ApiException  # noqa: E402
 
+import confidences  # noqa: E402
 import dynamic_client  # noqa: E402
 import typed_clients  # noqa: E402
 import watching  # noqa: E402
 from promises import Broken  # noqa: E402
 
-SUBCOMMANDS = {"dynamic": dynamic_client.run, "watch": watching.run, "typed": typed_clients.run}
+SUBCOMMANDS = {
+    "dynamic": dynamic_client.run,
+    "watch": watching.run,
+    "typed": typed_clients.run,
+    "confidences": confidences.run,
+}
 
 
 def main(arguments):

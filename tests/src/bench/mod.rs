@@ -7,6 +7,8 @@
 pub mod api;
 pub mod audience;
 pub mod clients;
+pub mod meter;
 pub mod process;
 pub mod report;
 pub mod sample;
+pub mod share;

@@ -5,7 +5,11 @@
 
 use std::sync::OnceLock;
 
-use sheaf_tests::{node::Node, program::Program};
+use sheaf_tests::{
+    audit_log::{AuditLog, Secrets},
+    node::Node,
+    program::Program,
+};
 
 fn node() -> &'static Node {
     static NODE: OnceLock<Node> = OnceLock::new();
@@ -69,4 +73,31 @@ fn informers_miss_nothing_when_the_server_is_killed_and_comes_back() {
     informers.hears("ready\n");
     let (code, said) = informers.hangs_up();
     assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+#[ignore = "needs client-go: make test builds it"]
+fn no_secret_that_client_go_sent_or_was_sent_is_in_the_audit_log() {
+    let node = Node::start_with(&["--audit-level", "RequestResponse"]);
+    let mut secrets = Secrets::default();
+    secrets.add_confided(&client(&node, "confidences").says(&["confidences"]));
+    assert!(secrets.len() > 15, "{}", secrets.len());
+    let log = AuditLog::of(&node);
+    log.assert_without(&secrets);
+    for (verb, resource, least) in [
+        ("create", "secrets", 2),
+        ("update", "secrets", 2),
+        ("patch", "secrets", 6),
+        ("list", "secrets", 1),
+        ("create", "serviceaccounts/token", 1),
+        ("create", "tokenreviews", 2),
+    ] {
+        let found = log.count("client-go", verb, resource);
+        assert!(found >= least, "{found} of {verb} {resource}");
+    }
+    for field in ["requestObject", "responseObject"] {
+        for resource in ["secrets", "tokenreviews", "serviceaccounts/token"] {
+            assert!(log.shown(field, resource) > 0, "{resource} in {field}");
+        }
+    }
 }

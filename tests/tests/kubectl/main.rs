@@ -7,6 +7,7 @@
 
 mod access;
 mod applying;
+mod auditing;
 mod changing;
 mod custom_resources;
 mod deleting;
@@ -17,6 +18,7 @@ mod racing;
 mod reading;
 mod restarts;
 mod server_side;
+mod snapshots;
 mod validation_rules;
 
 use std::sync::OnceLock;

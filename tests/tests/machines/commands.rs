@@ -11,7 +11,7 @@ use std::{
 
 use sheaf_testbed::guests;
 use sheaf_tests::{
-    machines::{Farm, MACHINES, machine},
+    machines::{Farm, MACHINES, directories_of_control_groups, machine},
     node, patience,
 };
 
@@ -122,6 +122,8 @@ fn a_file_is_brought_booted_and_entered_and_the_node_put_down() {
     assert!(down.contains("No node runs") && down.contains("1 virtual machine shut down"), "{down}");
     assert_eq!(farm.processes(&uuid(1)), [] as [i32; 0]);
     assert_eq!(farm.taps(), [] as [&str; 0]);
+    let uid = instance["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(directories_of_control_groups(&[uid]), [] as [&str; 0]);
 
     // What should run runs again, as another instance with the same address.
     let network = farm.arguments()[1].to_owned();

@@ -3,29 +3,15 @@
 use std::{fs, sync::OnceLock, thread, time::Duration};
 
 use serde_json::{Value, json};
-use sheaf_testbed::guests::{self, TinyGuest};
 use sheaf_tests::{
-    machines::{Farm, INSTANCES, MACHINES, control_group_files, machine},
+    machines::{Farm, INSTANCES, MACHINES, NETWORKS, control_group_files, machine, network},
     patience,
 };
-
-/// The tiny guest; tests leave out what it cannot be built for.
-fn guest() -> Option<&'static TinyGuest> {
-    static GUEST: OnceLock<Option<TinyGuest>> = OnceLock::new();
-    GUEST.get_or_init(guests::tiny).as_ref()
-}
 
 /// The farm that most tests share, with the image `tiny`.
 fn farm() -> Option<&'static Farm> {
     static FARM: OnceLock<Option<Farm>> = OnceLock::new();
-    FARM.get_or_init(farm_with_guest).as_ref()
-}
-
-fn farm_with_guest() -> Option<Farm> {
-    let guest = guest()?;
-    let farm = Farm::start();
-    farm.image("tiny", &guest.disk);
-    Some(farm)
+    FARM.get_or_init(Farm::with_tiny_guest).as_ref()
 }
 
 fn uuid(number: u32) -> String {
@@ -159,13 +145,7 @@ fn every_bus_is_what_the_guest_sees() {
             .unwrap()
             .push(json!({"name": "second", "multus": {"networkName": "default/plain"}}));
     });
-    let plain = json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "plain"},
-        "spec": {"config": json!({"cniVersion": "0.3.1", "name": "plain", "type": "bridge", "bridge": "mgmt-br",
-            "promiscMode": true, "vlan": 0, "ipam": {}}).to_string()}});
-    farm.api()
-        .post("/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions", &plain)
-        .object();
+    farm.api().post(NETWORKS, &network("plain", json!({}))).object();
     let instance = farm.running("buses");
     let names: Vec<&str> = instance["status"]["interfaces"]
         .as_array()
@@ -333,10 +313,7 @@ fn a_guest_gets_its_address_keeps_it_and_cannot_take_anothers() {
 
 #[test]
 fn machines_outlive_their_node_and_come_back_when_everything_died() {
-    if guest().is_none() {
-        return;
-    }
-    let mut farm = farm_with_guest().unwrap();
+    let Some(mut farm) = Farm::with_tiny_guest() else { return };
     create(&farm, "outlives", 6, "Always", |_| {});
     let instance = farm.running("outlives");
     let processes = farm.processes(&uuid(6));

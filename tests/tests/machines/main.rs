@@ -4,6 +4,18 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod commands;
+mod exports;
+mod first_run;
+mod freezing;
+mod full_disk;
+mod images;
 mod life;
+mod ordinary_user;
+mod plugging;
 mod promises;
+mod reboot;
+mod sandbox;
+mod snapshot_steps;
+mod snapshots;
 mod steps;
+mod terminal;

@@ -2,11 +2,14 @@
 //!
 //! Nothing runs in these machines but their firmware, so no guest is waited for.
 
-use std::{fs, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
 use serde_json::{Value, json};
 use sheaf_tests::{
-    machines::{CLAIMS, Farm, MACHINES, control_group_files, machine},
+    machines::{
+        CLAIMS, Farm, MACHINES, NETWORKS, control_group_files, machine, network, places_of, rich_machine,
+    },
+    node::Node,
     patience,
 };
 
@@ -72,4 +75,74 @@ fn what_is_asked_of_a_machine_is_kept_on_its_host_and_told_once_it_is() {
     assert!(status["startFailure"]["consecutiveFailCount"].as_i64() >= Some(1), "{status:#}");
     farm.api().delete(&format!("{MACHINES}/kept"));
     patience::until("the machine to be gone", || farm.processes(UUID).is_empty().then_some(()));
+}
+
+#[test]
+fn a_running_machine_tells_of_its_volumes_and_networks_what_clients_of_kubevirt_and_harvester_read() {
+    let farm = Farm::start();
+    farm.furnish();
+    // Whoever asks for larger frames than the network has gets the network's.
+    let asked = network("jumbo", json!({"mtu": 9000}));
+    let made = farm.api().post(NETWORKS, &asked).object();
+    let mtu = |definition: &Value| {
+        let config = definition["spec"]["config"].as_str().unwrap();
+        serde_json::from_str::<Value>(config).unwrap()["mtu"].clone()
+    };
+    assert_eq!(mtu(&made), 1500);
+    let refused = farm.api().patch(&format!("{NETWORKS}/jumbo"), "merge", &asked.to_string());
+    assert_eq!(refused.code, 422, "{}", refused.text());
+    assert!(
+        refused.text().contains("nad MTU 9000 does not match cluster network MTU 1500"),
+        "{}",
+        refused.text()
+    );
+
+    let uuid = "44444444-0000-4000-8000-000000000002";
+    let mut vm = rich_machine("told", uuid);
+    vm["spec"]["runStrategy"] = "Always".into();
+    vm["spec"]["template"]["spec"]["networks"][1]["multus"]["networkName"] = "default/jumbo".into();
+    farm.api().post(MACHINES, &vm).object();
+    let instance = farm.running("told");
+    for tap in farm.taps() {
+        let tap = tap.trim_start_matches("tap ");
+        assert_eq!(fs::read_to_string(format!("/sys/class/net/{tap}/mtu")).unwrap().trim(), "1500");
+    }
+
+    let told = patience::until("all volumes to be told of", || {
+        let volumes = farm.instance("told")?["status"]["volumeStatus"].as_array()?.clone();
+        volumes
+            .iter()
+            .all(|one| !one["persistentVolumeClaimInfo"].is_null() || one["size"] != 0)
+            .then_some(volumes)
+    });
+    let claim = |name: &str, size: &str| {
+        json!({"claimName": name, "accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
+            "capacity": {"storage": size}, "requests": {"storage": size}})
+    };
+    let uid = instance["metadata"]["uid"].as_str().unwrap();
+    let seed = fs::metadata(farm.node.data_dir().join(format!("seeds/{uid}-1"))).unwrap().len();
+    assert!(seed > 0);
+    assert_eq!(
+        Value::from(told),
+        json!([
+            {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim("told-data", "8Mi")},
+            {"name": "root", "target": "vda", "persistentVolumeClaimInfo": claim("told", "16Mi")},
+            {"name": "seed", "target": "vdb", "size": seed},
+        ])
+    );
+    farm.api().delete(&format!("{MACHINES}/told"));
+    patience::until("the machine to be gone", || farm.processes(uuid).is_empty().then_some(()));
+}
+
+#[test]
+fn a_node_that_a_test_killed_leaves_no_control_group() {
+    let mut node = Node::start();
+    let places = places_of(node.pid());
+    node.kill();
+    // On a host that gave the node a place there is none of its own.
+    assert!(places.iter().all(|place| Path::new(place).exists()), "{places:?}");
+    drop(node);
+    patience::until(format!("{places:?} to be gone"), || {
+        places.iter().all(|place| !Path::new(place).exists()).then_some(())
+    });
 }

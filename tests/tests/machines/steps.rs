@@ -2,43 +2,48 @@
 //! everything from the host and goes on. No machine is lost, doubled, or started again that need not be, and nothing is
 //! left behind.
 //!
+//! The machine has one of everything that a node makes for one, so that there is a step of each kind to die after.
+//!
 //! The steps are enumerated by running into them: the node is told to die after step 1, 2, 3 and so on, until what it
 //! was asked for is done before it dies.
+
+use std::collections::BTreeSet;
 
 use serde_json::json;
 use sheaf_testbed::guests;
 use sheaf_tests::{
-    machines::{CLAIMS, Farm, MACHINES, machine},
+    machines::{CLAIMS, Farm, MACHINES, machine, rich_machine},
     node::Node,
     patience,
 };
 
 /// More steps than any of these takes: an enumeration that never ends is a failure.
-const MOST: u64 = 90;
-const NAME: &str = "vm";
+pub const MOST: u64 = 120;
+pub const NAME: &str = "vm";
 
 /// One farm on which a machine is put through the same thing again and again.
-struct Story {
+pub struct Story {
     farm: Option<Farm>,
-    uuid: &'static str,
+    pub uuid: &'static str,
     /// All instances there ever were, to look for what they left.
     uids: Vec<String>,
 }
 
 impl Story {
-    fn begin(uuid: &'static str) -> Story {
+    pub fn begin(uuid: &'static str) -> Story {
         let farm = Farm::start();
-        farm.api().post(MACHINES, &machine(NAME, uuid, None)).object();
+        farm.furnish();
+        farm.api().post(MACHINES, &rich_machine(NAME, uuid)).object();
         Story { farm: Some(farm), uuid, uids: Vec::new() }
     }
 
-    fn farm(&self) -> &Farm {
+    pub fn farm(&self) -> &Farm {
         self.farm.as_ref().unwrap()
     }
 
     /// Runs `ask` on a node that dies after step `number`, if it gets so far, and waits for `done`. Answers whether it
     /// was done without dying.
-    fn dies(&mut self, number: u64, ask: impl Fn(&Farm), done: impl Fn(&Farm) -> bool) -> bool {
+    pub fn dies(&mut self, number: u64, ask: impl Fn(&Farm), done: impl Fn(&Farm) -> bool) -> bool {
         let mut farm = self.farm.take().unwrap();
         farm.node.kill();
         let arguments = farm.arguments().map(str::to_owned);
@@ -71,15 +76,20 @@ impl Story {
     }
 
     /// The machine runs, once; answers its instance's uid and its process.
-    fn is_running(&mut self, number: u64) -> (String, i32) {
+    pub fn is_running(&mut self, number: u64) -> (String, i32) {
         let instance = self.farm().running(NAME);
         let uid = instance["metadata"]["uid"].as_str().unwrap().to_owned();
         if !self.uids.contains(&uid) {
             self.uids.push(uid.clone());
         }
-        assert!(
-            instance["status"]["interfaces"].as_array().is_some_and(|list| !list.is_empty()),
-            "step {number}: a running machine has its addresses"
+        let interfaces = instance["status"]["interfaces"].as_array().cloned().unwrap_or_default();
+        let addresses: BTreeSet<&str> =
+            interfaces.iter().filter_map(|interface| interface["ipAddress"].as_str()).collect();
+        let wanted = instance["spec"]["domain"]["devices"]["interfaces"].as_array().unwrap().len();
+        assert_eq!(
+            (addresses.len(), self.farm().taps().len()),
+            (wanted, wanted),
+            "step {number}: a running machine has its addresses, each on a tap: {interfaces:?}"
         );
         let processes = self.farm().processes(self.uuid);
         assert_eq!(processes.len(), 1, "step {number}: there is one of it: {processes:?}");
@@ -91,7 +101,7 @@ impl Story {
         patience::until(format!("step {number}: nothing is left of instance {uid}"), || {
             let left = self.farm().leftovers(&[uid.to_owned()]);
             let is_there = left.iter().any(|what| what.contains(uid));
-            (!is_there && self.farm().taps().len() == 1).then_some(())
+            (!is_there && self.farm().taps().len() == 2).then_some(())
         });
     }
 
@@ -112,7 +122,7 @@ impl Story {
     }
 }
 
-fn start(farm: &Farm) {
+pub fn start(farm: &Farm) {
     farm.set_run_strategy(NAME, "Always");
 }
 
@@ -245,7 +255,7 @@ fn a_deletion_survives_death_after_every_step() {
         let gone = |farm: &Farm| {
             let mut api = farm.api();
             api.get(&format!("{MACHINES}/{NAME}")).code == 404
-                && api.get(&format!("{CLAIMS}/{NAME}")).code == 404
+                && api.get(CLAIMS).object()["items"] == json!([])
                 && api.get("/api/v1/persistentvolumes").object()["items"] == json!([])
         };
         let done = story.dies(number, delete, gone);
@@ -256,7 +266,85 @@ fn a_deletion_survives_death_after_every_step() {
             assert!(number > 8, "a deletion has more steps than {number}");
             return;
         }
-        story.farm().api().post(MACHINES, &machine(NAME, uuid, None)).object();
+        story.farm().api().post(MACHINES, &rich_machine(NAME, uuid)).object();
     }
     panic!("a deletion never came to its end");
+}
+
+const CLAIM: &str = "plugged";
+
+/// Lists of the machine's template, with the disk or without it.
+fn with_disk(farm: &Farm, there: bool) {
+    let mut api = farm.api();
+    let mut vm = api.get(&format!("{MACHINES}/{NAME}")).object();
+    let spec = &mut vm["spec"]["template"]["spec"];
+    let disk = json!({"name": CLAIM, "disk": {"bus": "scsi"}});
+    let volume = json!({"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM, "hotpluggable": true}});
+    for (list, one) in [("/domain/devices/disks", disk), ("/volumes", volume)] {
+        let list = spec.pointer_mut(list).unwrap().as_array_mut().unwrap();
+        list.retain(|one| one["name"] != CLAIM);
+        if there {
+            list.push(one);
+        }
+    }
+    let answer = api.put(&format!("{MACHINES}/{NAME}"), &vm);
+    assert!([200, 409].contains(&answer.code), "{}", answer.text());
+}
+
+/// Whether all agree on it: the machine's status, and QEMU itself, which has one of it or none.
+fn is_plugged(farm: &Farm, there: bool) -> bool {
+    let vm = farm.api().get(&format!("{MACHINES}/{NAME}")).object();
+    let volumes = vm["spec"]["template"]["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    let instance = farm.instance(NAME).unwrap_or_default();
+    let all = instance["status"]["volumeStatus"].as_array().cloned().unwrap_or_default();
+    let told: Vec<_> = all.iter().filter(|one| one["name"] == CLAIM).collect();
+    volumes.iter().any(|one| one["name"] == CLAIM) == there
+        && match there {
+            true => told.len() == 1 && told[0]["phase"] == "Ready",
+            false => told.is_empty(),
+        }
+}
+
+/// The block nodes and descriptors that QEMU has of the disk, asked over the monitor that is for looking in.
+fn held(farm: &Farm) -> (usize, usize) {
+    let instance = farm.instance(NAME).unwrap();
+    let uid = instance["metadata"]["uid"].as_str().unwrap();
+    let socket = farm.node.data_dir().join("machines").join(uid).join("tools");
+    let answers = sheaf_tests::machines::ask_monitor(&socket, &["query-named-block-nodes", "query-fdsets"]);
+    let count = |answer: &serde_json::Value| answer.to_string().matches(&format!("disk-{CLAIM}-")).count();
+    let nodes = answers[0].as_array().unwrap();
+    let nodes = nodes
+        .iter()
+        .filter(|node| node["node-name"].as_str().unwrap().starts_with(&format!("disk-{CLAIM}-")));
+    (nodes.count(), count(&answers[1]))
+}
+
+#[test]
+fn plugging_a_disk_in_and_pulling_it_out_survives_death_after_every_step() {
+    let mut story = Story::begin("11111111-0000-4000-8000-000000000006");
+    let mut claim = sheaf_tests::machines::claim(CLAIM, None, "8Mi");
+    (claim["apiVersion"], claim["kind"]) = ("v1".into(), "PersistentVolumeClaim".into());
+    story.farm().api().post(CLAIMS, &claim).object();
+    start(story.farm());
+    let (uid, process) = story.is_running(0);
+    for there in [true, false] {
+        for number in 1..=MOST {
+            assert_ne!(number, MOST, "it never came to its end");
+            let settle = |farm: &Farm, there: bool| {
+                patience::until(format!("step {number}: the disk to be there: {there}"), || {
+                    with_disk(farm, there);
+                    is_plugged(farm, there).then_some(())
+                });
+            };
+            settle(story.farm(), !there);
+            let done = story.dies(number, |farm| with_disk(farm, there), |farm| is_plugged(farm, there));
+            settle(story.farm(), there);
+            assert_eq!(held(story.farm()), if there { (2, 1) } else { (0, 0) }, "step {number}");
+            assert_eq!(story.is_running(number), (uid.clone(), process), "step {number}: it never stopped");
+            if done {
+                assert!(number > 3, "there are more steps than {number}");
+                break;
+            }
+        }
+    }
 }

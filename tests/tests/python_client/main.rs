@@ -5,7 +5,11 @@
 
 use std::sync::OnceLock;
 
-use sheaf_tests::{node::Node, program::Program};
+use sheaf_tests::{
+    audit_log::{AuditLog, Secrets},
+    node::Node,
+    program::Program,
+};
 
 const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/python/main.py");
 
@@ -41,4 +45,33 @@ fn a_watch_goes_on_where_it_was_when_the_server_is_killed_and_comes_back() {
     watch.types("killed\n");
     let (code, said) = watch.hangs_up();
     assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+#[ignore = "needs the Python client: make test builds it"]
+fn no_secret_that_the_python_client_sent_or_was_sent_is_in_the_audit_log() {
+    let node = Node::start_with(&["--audit-level", "RequestResponse"]);
+    let mut secrets = Secrets::default();
+    secrets.add_confided(&client(&node, "confidences").says(&["confidences"]));
+    assert!(secrets.len() > 15, "{}", secrets.len());
+    let log = AuditLog::of(&node);
+    log.assert_without(&secrets);
+    for (verb, resource, least) in [
+        ("create", "secrets", 2),
+        ("update", "secrets", 1),
+        ("patch", "secrets", 6),
+        ("list", "secrets", 1),
+        ("create", "virtualmachines", 1),
+        ("patch", "virtualmachines", 1),
+        ("create", "serviceaccounts/token", 1),
+        ("create", "tokenreviews", 1),
+    ] {
+        let found = log.count("OpenAPI-Generator", verb, resource);
+        assert!(found >= least, "{found} of {verb} {resource}");
+    }
+    for field in ["requestObject", "responseObject"] {
+        for resource in ["secrets", "virtualmachines", "tokenreviews", "serviceaccounts/token"] {
+            assert!(log.shown(field, resource) > 0, "{resource} in {field}");
+        }
+    }
 }

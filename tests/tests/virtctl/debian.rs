@@ -1,12 +1,6 @@
 //! What needs a whole guest: cloud-init, SSH, firmware and the guest agent, in Debians that boot once.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use sheaf_testbed::guests;
@@ -29,8 +23,8 @@ fn a_whole_guest_is_reached_by_ssh_and_says_who_it_is() {
     let farm = Farm::start();
     farm.image("debian", &image);
     // One key comes from a Secret, at boot; a second one through the agent, once it is there.
-    let (first, first_public) = key(&farm, "first");
-    let (second, second_public) = key(&farm, "second");
+    let (first, first_public) = farm.ssh_key("first");
+    let (second, second_public) = farm.ssh_key("second");
     let user_data = format!("#cloud-config\nssh_authorized_keys: [\"{first_public}\"]\n");
     let mac = "02:00:00:00:44:01";
     let network_data = format!(
@@ -88,7 +82,7 @@ fn a_guest_with_efi_reads_its_config_drive_and_takes_a_password_from_a_secret() 
     let Some(image) = guests::debian() else { return };
     let farm = Farm::start();
     farm.image("debian", &image);
-    let (key, public) = key(&farm, "key");
+    let (key, public) = farm.ssh_key("key");
     secret(&farm, "passwords", json!({"debian": "paper boat 7"}));
     let mac = "02:00:00:00:44:02";
     let mut vm = whole("modern", "44444444-0000-4000-8000-000000000002");
@@ -152,20 +146,6 @@ fn secret(farm: &Farm, name: &str, data: Value) {
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
     farm.api().post("/api/v1/namespaces/default/secrets", &secret).object();
-}
-
-/// A key made for this test: where its private half is, and the public one.
-fn key(farm: &Farm, name: &str) -> (PathBuf, String) {
-    let private = farm.node.scratch().join(name);
-    let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-        .arg(&private)
-        .status()
-        .unwrap();
-    assert!(made.success());
-    fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
-    let public = fs::read_to_string(private.with_extension("pub")).unwrap();
-    (private, public.trim().to_owned())
 }
 
 /// Runs a command in a guest over `virtctl ssh`.

@@ -11,20 +11,14 @@ use serde_json::Value;
 use sheaf_testbed::guests;
 use sheaf_tests::{
     machines::{Farm, MACHINES, machine},
-    node::Node,
+    node::{Node, Rights},
     patience::{self, TOO_LONG_FOR_A_GUEST},
     virtctl::Virtctl,
 };
 
 fn farm() -> Option<&'static Farm> {
     static FARM: OnceLock<Option<Farm>> = OnceLock::new();
-    FARM.get_or_init(|| {
-        let guest = guests::tiny()?;
-        let farm = Farm::start();
-        farm.image("tiny", &guest.disk);
-        Some(farm)
-    })
-    .as_ref()
+    FARM.get_or_init(Farm::with_tiny_guest).as_ref()
 }
 
 /// A machine that is off and would be started by hand.
@@ -189,7 +183,7 @@ fn a_port_is_forwarded_into_the_guest() {
 #[ignore = "needs the real virtctl: scripts/test brings it"]
 fn without_the_right_to_make_taps_a_guest_gets_an_address_and_a_port_is_forwarded_into_it() {
     let Some(guest) = guests::tiny() else { return };
-    let node = Node::start_without_network_rights(&["--allow-local-images"]);
+    let node = Node::start_with_rights(Rights::NoNetwork, &["--allow-local-images"]);
     let farm = Farm::with_node(node, "");
     farm.image("tiny", &guest.disk);
     let virtctl = make(&farm, "behind", 6);
@@ -211,4 +205,37 @@ fn without_the_right_to_make_taps_a_guest_gets_an_address_and_a_port_is_forwarde
     }
     let datagrams = virtctl.run(&["port-forward", "--stdio=true", "vm/behind", "udp/7"]);
     assert!(datagrams.stderr.contains("carries TCP only"), "{}", datagrams.stderr);
+}
+
+#[test]
+#[ignore = "needs the real virtctl: scripts/test brings it"]
+fn volumes_are_added_and_removed_while_the_machine_runs() {
+    let Some(farm) = farm() else { return };
+    let virtctl = make(farm, "volumes", 7);
+    let mut claim = sheaf_tests::machines::claim("virtctl-data", None, "8Mi");
+    (claim["apiVersion"], claim["kind"]) = ("v1".into(), "PersistentVolumeClaim".into());
+    farm.api().post(sheaf_tests::machines::CLAIMS, &claim).object();
+    virtctl.says(&["start", "volumes"]);
+    let mut serial = farm.serial(&farm.running("volumes"));
+    serial.hears("tiny guest is up");
+    let status = || {
+        let all = farm.instance("volumes")?["status"]["volumeStatus"].as_array().cloned()?;
+        Some(all.into_iter().find(|one| one["name"] == "virtctl-data").unwrap_or_default())
+    };
+    virtctl.says(&["addvolume", "volumes", "--volume-name=virtctl-data"]);
+    patience::until("the volume to be ready", || status().filter(|volume| volume["phase"] == "Ready"));
+    serial.runs("until [ -e /sys/block/sda ]; do sleep 0.1; done");
+    let ids = serial.runs("tr -cd ' -~' </sys/block/sda/device/vpd_pg83");
+    assert!(ids.contains("virtctl-data"), "{ids}");
+    let again = virtctl.complains(&["addvolume", "volumes", "--volume-name=virtctl-data"]);
+    assert!(
+        again.contains("Unable to add volume [virtctl-data] because volume with that name already exists"),
+        "{again}"
+    );
+    let root = virtctl.complains(&["removevolume", "volumes", "--volume-name=root"]);
+    assert!(root.contains("Unable to remove volume [root] because it is not hotpluggable"), "{root}");
+    virtctl.says(&["removevolume", "volumes", "--volume-name=virtctl-data"]);
+    patience::until("the volume to be gone", || status().filter(Value::is_null));
+    serial.runs("while [ -e /sys/block/sda ]; do sleep 0.1; done");
+    farm.api().delete(&format!("{MACHINES}/volumes"));
 }

@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
@@ -41,6 +42,8 @@ pub struct Running {
     child: Child,
     stdout: Receiver<String>,
     pub ready: String,
+    /// The control groups that the node made for itself, which one that is killed leaves.
+    places: Vec<PathBuf>,
 }
 
 impl Running {
@@ -62,9 +65,9 @@ impl Running {
         thread::spawn(move || {
             BufReader::new(pipe).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
         });
-        let mut running = Running { child, stdout, ready: String::new() };
+        let mut running = Running { child, stdout, ready: String::new(), places: Vec::new() };
         match running.stdout.recv_timeout(TOO_LONG) {
-            Ok(line) => running.ready = line,
+            Ok(line) => (running.ready, running.places) = (line, places_of(running.pid())),
             Err(why) => panic!("not ready ({why}): {}", running.kill_and_read_stderr()),
         }
         running
@@ -132,5 +135,21 @@ impl Drop for Running {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
+        for place in &self.places {
+            // Gone, where the node ended by itself; its successor's, where there is one.
+            _ = fs::remove_dir(place);
+        }
     }
+}
+
+/// Where a node is that made a place for itself.
+fn places_of(pid: u32) -> Vec<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let names = groups.lines().filter_map(|line| line.rsplit_once('/').map(|(_, name)| name));
+    let own = names.filter(|name| name.starts_with("sheaf-") && name.ends_with("-node"));
+    let trees = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
+    let trees: Vec<PathBuf> = trees.chain([PathBuf::from("/sys/fs/cgroup")]).collect();
+    own.flat_map(|name| trees.iter().map(move |tree| tree.join(name)))
+        .filter(|place| place.is_dir())
+        .collect()
 }

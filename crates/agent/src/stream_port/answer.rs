@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use serde_json::Value;
 use sheaf_hypervisor::{GuestAgentError, HypervisorError, QmpError};
 
-use super::UPGRADE;
+use super::{UPGRADE, image_file::FileBody};
 
-pub type Answer = Response<Full<Bytes>>;
+/// What is in memory, or a file that is read as it is sent.
+pub type Answer = Response<Either<Full<Bytes>, FileBody>>;
 
 /// Why a request was not done. The text is one sentence for the person who asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,9 @@ pub enum Refusal {
     /// Somebody else has it.
     #[error("{0}")]
     Taken(String),
+    /// The part that is asked for lies beyond the end.
+    #[error("it has {0} bytes, and none of those that are asked for")]
+    Beyond(u64),
     /// The guest does not answer there.
     #[error("{0}")]
     Unreachable(String),
@@ -40,6 +44,7 @@ impl Refusal {
             Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
             Refusal::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Taken(_) => StatusCode::CONFLICT,
+            Refusal::Beyond(_) => StatusCode::RANGE_NOT_SATISFIABLE,
             Refusal::Unreachable(_) => StatusCode::BAD_GATEWAY,
             Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -85,7 +90,28 @@ pub fn refused(why: &Refusal) -> Answer {
 }
 
 pub fn done() -> Answer {
-    Response::new(Full::default())
+    Response::new(Either::Left(Full::default()))
+}
+
+/// A file of `length` bytes of which `body` sends those from `first` on; all of it, or a part that was asked for.
+pub fn file(body: FileBody, first: u64, length: u64, is_part: bool, etag: &str) -> Answer {
+    let sent = body.length();
+    let mut answer = Response::new(Either::Right(body));
+    if is_part {
+        *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(sent));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    let last = (first + sent).saturating_sub(1);
+    if is_part && let Ok(range) = HeaderValue::from_str(&format!("bytes {first}-{last}/{length}")) {
+        headers.insert(header::CONTENT_RANGE, range);
+    }
+    answer
 }
 
 pub fn json(value: &Value) -> Answer {
@@ -103,7 +129,7 @@ pub fn png(image: Vec<u8>) -> Answer {
 
 /// From here on the connection is a stream.
 pub fn handed_over() -> Answer {
-    let mut answer = Response::new(Full::default());
+    let mut answer = Response::new(Either::Left(Full::default()));
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answer.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -112,7 +138,7 @@ pub fn handed_over() -> Answer {
 }
 
 fn with_type(code: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
+    let mut answer = Response::new(Either::Left(Full::new(body)));
     *answer.status_mut() = code;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer

@@ -80,8 +80,10 @@ async fn answer(
             let line = Line::of(&mut request, permit);
             shared.answer_machine(&id, ask, line).await
         }
-        Target::Upload { image, checksum } => {
-            image::upload(shared.images.as_ref(), &image, checksum, request).await
+        Target::Upload { image, checksum, offset } => {
+            image::upload(shared.images.as_ref(), &image, (checksum, offset), request).await
         }
+        Target::HowFar { image } => image::how_far(shared.images.as_ref(), &image).await,
+        Target::Download { image } => image::download(shared.images.as_ref(), &image, &request).await,
     }
 }

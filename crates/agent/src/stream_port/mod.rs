@@ -18,7 +18,8 @@
 //! | `GET screenshot` | a PNG |
 //! | `GET history` | the last hour in numbers, as JSON; also of a machine that does not run any more |
 //!
-//! `PUT /v1/images/{uid}/upload?checksum=` hands its body to an [`ImageSink`]. A request to be taken over says
+//! `PUT /v1/images/{uid}/upload?checksum=&offset=` hands its body to an [`ImageSink`], `GET` of the same path says how much
+//! of it is here, and `GET /v1/images/{uid}/download` sends a complete one. A request to be taken over says
 //! `Connection: Upgrade` and `Upgrade: sheaf-stream`; what cannot be reached is told before the 101. A new
 //! question is a variant of [`route::Ask`] and an arm where it is answered.
 //!
@@ -32,6 +33,7 @@ mod freezer;
 mod guest_info;
 mod holders;
 mod image;
+mod image_file;
 mod machine;
 mod relay;
 mod route;

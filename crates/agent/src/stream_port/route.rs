@@ -17,6 +17,15 @@ pub enum Target {
     Upload {
         image: String,
         checksum: Option<String>,
+        /// How much of it was sent before.
+        offset: u64,
+    },
+    /// How much of an upload is here.
+    HowFar {
+        image: String,
+    },
+    Download {
+        image: String,
     },
 }
 
@@ -67,13 +76,24 @@ pub fn target(method: &Method, path: &str, query: &str) -> Result<Target, Refusa
             let id = id.parse().map_err(|why| Refusal::Malformed(format!("{why}")))?;
             Ok(Target::Machine { id, ask: ask(method, rest, query)? })
         }
-        ["v1", "images", image, "upload"] => {
-            only(method, &Method::PUT)?;
+        ["v1", "images", image, what @ ("upload" | "download")] => {
             if !is_uid(image) {
                 return Err(Refusal::Malformed(format!("{image:?} is not a uid")));
             }
-            let checksum = value(query, "checksum").map(str::to_owned);
-            Ok(Target::Upload { image: (*image).to_owned(), checksum })
+            let image = (*image).to_owned();
+            match *what {
+                "download" => only(method, &Method::GET).map(|()| Target::Download { image }),
+                _ if method == Method::GET => Ok(Target::HowFar { image }),
+                _ => {
+                    only(method, &Method::PUT)?;
+                    let checksum = value(query, "checksum").map(str::to_owned);
+                    let offset = value(query, "offset").map_or(Ok(0), |text| {
+                        text.parse()
+                            .map_err(|_| Refusal::Malformed(format!("{text:?} is not a number of bytes")))
+                    })?;
+                    Ok(Target::Upload { image, checksum, offset })
+                }
+            }
         }
         _ => Err(nothing_here()),
     }
@@ -187,10 +207,17 @@ mod tests {
             asked(Method::PUT, "freeze?unfreezeTimeoutSeconds=7"),
             Ok(Ask::Freeze { thaw_after: Duration::from_secs(7) })
         );
-        for (query, checksum) in [("", None), ("checksum=ab12", Some("ab12".to_owned()))] {
-            let upload = target(&Method::PUT, &format!("/v1/images/{UID}/upload"), query);
-            assert_eq!(upload, Ok(Target::Upload { image: UID.into(), checksum }));
+        let image = |method, what: &str, query| target(&method, &format!("/v1/images/{UID}/{what}"), query);
+        for (query, checksum, offset) in
+            [("", None, 0), ("checksum=ab12", Some("ab12".to_owned()), 0), ("offset=77", None, 77)]
+        {
+            let upload = Target::Upload { image: UID.into(), checksum, offset };
+            assert_eq!(image(Method::PUT, "upload", query), Ok(upload));
         }
+        assert_eq!(image(Method::GET, "upload", ""), Ok(Target::HowFar { image: UID.into() }));
+        assert_eq!(image(Method::GET, "download", ""), Ok(Target::Download { image: UID.into() }));
+        assert_eq!(image(Method::PUT, "download", ""), Err(Refusal::WrongMethod));
+        assert!(matches!(image(Method::PUT, "upload", "offset=-1"), Err(Refusal::Malformed(_))));
     }
 
     #[test]

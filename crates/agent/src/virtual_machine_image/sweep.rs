@@ -13,8 +13,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use kube::{Api, Client, api::ListParams};
 use sheaf_resources::kinds::virtual_machine_image::VirtualMachineImage;
-use sheaf_storage::{ImageId, Storage};
+use sheaf_storage::{Backend, ImageId, Storage};
 
+use super::export;
 use crate::virtual_machine_instance::with_causes;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
@@ -43,7 +44,10 @@ async fn sweep(
     storage: &Storage,
     suspects: &BTreeSet<ImageId>,
 ) -> Result<BTreeSet<ImageId>, String> {
-    let here = storage.images().await.map_err(|why| with_causes(&why))?;
+    let mut here = storage.images().await.map_err(|why| with_causes(&why))?;
+    // What an image was being made of when its node died.
+    let hidden = storage.snapshots().await.map_err(|why| with_causes(&why))?;
+    here.extend(hidden.iter().filter_map(export::image_of));
     if here.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -58,6 +62,9 @@ async fn sweep(
             continue;
         }
         storage.delete_image(&image).await.map_err(|why| with_causes(&why))?;
+        if let Some(hidden) = export::hidden_snapshot(&image) {
+            storage.delete_snapshot(&hidden).await.map_err(|why| with_causes(&why))?;
+        }
         tracing::info!(%image, "removed an image that no object stands for");
     }
     Ok(found)
@@ -75,7 +82,7 @@ mod tests {
     use http::{Request, Response};
     use http_body_util::Full;
     use serde_json::json;
-    use sheaf_storage::StorageConfig;
+    use sheaf_storage::{Origin, StorageConfig};
 
     use super::*;
 
@@ -100,6 +107,10 @@ mod tests {
             let bytes = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(vec![1; 4096]))]);
             storage.receive_image(image, bytes, None).await.unwrap();
         }
+        let (volume, hidden) = ("disk".parse().unwrap(), export::hidden_snapshot(&lost).unwrap());
+        storage.create(&volume, 4096, &Origin::Empty).await.unwrap();
+        storage.begin_snapshot(&volume, &hidden).await.unwrap();
+        storage.finish_snapshot(&volume, &hidden).await.unwrap();
         let refusal = json!({"kind": "Status", "status": "Failure", "code": 503, "message": "not now"});
         let nobody = BTreeSet::new();
         sweep(&api(503, &refusal), &storage, &nobody).await.unwrap_err();
@@ -113,6 +124,7 @@ mod tests {
         assert_eq!(storage.images().await.unwrap().len(), 2);
         let suspects = sweep(&api(200, &list), &storage, &suspects).await.unwrap();
         assert_eq!(storage.images().await.unwrap(), [kept]);
+        assert_eq!(storage.snapshots().await.unwrap(), []);
         assert!(suspects.is_empty());
     }
 }

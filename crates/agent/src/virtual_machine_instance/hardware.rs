@@ -58,11 +58,11 @@ pub enum Unbuildable {
     NoDirectIo { disk: String },
 }
 
-/// The machine that `instance` asks for. `layers` has the files of every volume, from the bottom up.
+/// The machine that `instance` asks for. `files` has those of every volume.
 pub fn machine_of(
     instance: &VirtualMachineInstance,
     id: MachineId,
-    layers: &BTreeMap<String, Vec<Layer>>,
+    files: &BTreeMap<String, Files>,
     start_paused: bool,
     host: &Abilities,
 ) -> Result<Machine, Unbuildable> {
@@ -84,6 +84,7 @@ pub fn machine_of(
         accelerator: if host.kvm { Accelerator::Kvm } else { Accelerator::Tcg },
         cpu: cpu(spec, host)?,
         memory_mib: memory_mib(domain)?,
+        max_memory_mib: max_memory_mib(domain),
         balloon: devices.autoattach_mem_balloon != Some(false),
         firmware: match domain.efi() {
             Some(efi) => Firmware::Uefi { secure_boot: efi.secure_boot.unwrap_or(true) },
@@ -96,7 +97,7 @@ pub fn machine_of(
             serial: serial.filter(|serial| !serial.is_empty()),
             asset_tag: None,
         },
-        disks: disks(spec, layers, host)?,
+        disks: disks(spec, files, host)?,
         nics: nics(devices, host)?,
         rng: devices.rng.is_some(),
         guest_agent: true,
@@ -118,7 +119,8 @@ fn machine_type(domain: &Domain, host: &Abilities) -> Result<String, Unbuildable
     })
 }
 
-fn cpu(spec: &VirtualMachineInstanceSpec, host: &Abilities) -> Result<Cpu, Unbuildable> {
+/// The processors, and how much of the host's they may use.
+pub fn cpu(spec: &VirtualMachineInstanceSpec, host: &Abilities) -> Result<Cpu, Unbuildable> {
     let domain = &spec.domain;
     let asked = domain.cpu.clone().unwrap_or_default();
     let model = match asked.model.as_str() {
@@ -181,9 +183,24 @@ fn memory_mib(domain: &Domain) -> Result<u64, Unbuildable> {
     })
 }
 
+/// What the guest may come to count while it runs.
+fn max_memory_mib(domain: &Domain) -> Option<u64> {
+    let most = domain.memory.as_ref().and_then(|memory| memory.max_guest.as_ref());
+    let bytes = most.and_then(|most| quantity::value(&most.0));
+    let mib = bytes.and_then(|bytes| u64::try_from(bytes / MIB).ok());
+    mib.filter(|most| memory_mib(domain).is_ok_and(|now| now < *most))
+}
+
+/// The files of a volume, from the bottom up, and whose they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    pub layers: Vec<Layer>,
+    pub source: Option<String>,
+}
+
 fn disks(
     spec: &VirtualMachineInstanceSpec,
-    layers: &BTreeMap<String, Vec<Layer>>,
+    files: &BTreeMap<String, Files>,
     host: &Abilities,
 ) -> Result<Vec<Disk>, Unbuildable> {
     let disks = &spec.domain.devices.disks;
@@ -192,93 +209,140 @@ fn disks(
         || spec.domain.devices.interfaces.iter().any(|nic| nic.boot_order.is_some());
     let mut built = Vec::new();
     for (position, disk) in disks.iter().enumerate() {
-        let volume = spec.volumes.iter().find(|volume| volume.name == disk.name);
-        let missing = || Unbuildable::NoVolume { disk: disk.name.clone() };
-        let layers = layers.get(&disk.name).ok_or_else(missing)?.clone();
-        let is_seed = volume.is_some_and(|volume| volume.cloud_init().is_some());
-        let bus = match disk.bus() {
-            "virtio" => Bus::Virtio,
-            "scsi" => Bus::Scsi,
-            _ => Bus::Sata,
+        let is_empty = disk.cdrom.is_some() && !spec.volumes.iter().any(|volume| volume.name == disk.name);
+        let files = match files.get(&disk.name) {
+            Some(files) => files.clone(),
+            None if is_empty => Files::default(),
+            None => return Err(Unbuildable::NoVolume { disk: disk.name.clone() }),
         };
-        // SATA has no read-only disks; a seed there is a disc.
-        let is_disc = disk.cdrom.is_some() || is_seed && bus == Bus::Sata;
-        let claim = volume.and_then(|volume| volume.persistent_volume_claim.as_ref());
-        let direct = host.direct_io && !is_seed;
-        let cache = match disk.cache.as_str() {
-            "writeback" => Cache::WriteBack,
-            "writethrough" => Cache::WriteThrough,
-            // Nothing is ever written to a seed.
-            "none" if !host.direct_io && !is_seed => {
-                return Err(Unbuildable::NoDirectIo { disk: disk.name.clone() });
-            }
-            _ if direct => Cache::None,
-            _ => Cache::WriteBack,
-        };
-        let boot_index =
+        let mut made = disk_of(spec, disk, files, host)?;
+        let is_seed = is_seed(spec, disk);
+        made.boot_index =
             if ordered { disk.boot_order } else { u32::try_from(position + 1).ok().filter(|_| !is_seed) };
-        built.push(Disk {
-            name: disk.name.parse::<DeviceName>()?,
-            bus,
-            kind: if is_disc { DiskKind::Cdrom } else { DiskKind::Disk },
-            layers,
-            boot_index,
-            serial: Some(disk.serial.clone()).filter(|serial| !serial.is_empty()),
-            device_id: claim
-                .filter(|claim| bus == Bus::Scsi && claim.claim_name.len() <= DEVICE_ID_ROOM)
-                .map(|claim| claim.claim_name.clone()),
-            cache,
-            aio: host.capabilities.best_aio(cache),
-            io_thread: matches!(bus, Bus::Virtio | Bus::Scsi),
-        });
+        built.push(made);
     }
     Ok(built)
 }
 
-fn nics(devices: &devices::Devices, host: &Abilities) -> Result<Vec<Nic>, Unbuildable> {
-    let mut nics = Vec::new();
-    for interface in &devices.interfaces {
-        let model = match interface.model.as_str() {
-            "" | "virtio" => NicModel::Virtio,
-            "e1000" => NicModel::E1000,
-            "e1000e" => NicModel::E1000e,
-            "rtl8139" => NicModel::Rtl8139,
-            "ne2k_pci" => NicModel::Ne2kPci,
-            "pcnet" => NicModel::Pcnet,
-            model => {
-                return Err(Unbuildable::NicModel { nic: interface.name.clone(), model: model.to_owned() });
-            }
-        };
-        nics.push(Nic {
-            name: interface.name.parse()?,
-            mac: interface.mac_address.parse()?,
-            model,
-            backend: match host.taps {
-                true => Backend::Tap { vhost: false },
-                false => Backend::User { forwards: Vec::new() },
-            },
-            boot_index: interface.boot_order,
-            mtu: None,
-        });
-    }
-    Ok(nics)
+fn is_seed(spec: &VirtualMachineInstanceSpec, disk: &devices::Disk) -> bool {
+    let volume = spec.volumes.iter().find(|volume| volume.name == disk.name);
+    volume.is_some_and(|volume| volume.cloud_init().is_some())
 }
 
-/// What the guest will call each disk, by the disk's name: `vda` and so on. Told to
-/// whoever reads the status; guests may disagree.
-pub fn targets(devices: &devices::Devices) -> BTreeMap<&str, String> {
-    let (mut virtio, mut others) = (0_u8, 0_u8);
-    devices
-        .disks
-        .iter()
-        .map(|disk| {
-            let (prefix, count) =
-                if disk.bus() == "virtio" { ("vd", &mut virtio) } else { ("sd", &mut others) };
-            let letter = char::from(b'a' + (*count).min(25));
-            *count = count.saturating_add(1);
-            (disk.name.as_str(), format!("{prefix}{letter}"))
-        })
-        .collect()
+/// One disk as QEMU is told to have it, without its place in the order of booting.
+pub fn disk_of(
+    spec: &VirtualMachineInstanceSpec,
+    disk: &devices::Disk,
+    files: Files,
+    host: &Abilities,
+) -> Result<Disk, Unbuildable> {
+    let volume = spec.volumes.iter().find(|volume| volume.name == disk.name);
+    let is_seed = is_seed(spec, disk);
+    let bus = match disk.bus() {
+        "virtio" => Bus::Virtio,
+        "scsi" => Bus::Scsi,
+        _ => Bus::Sata,
+    };
+    // SATA has no read-only disks; a seed there is a disc.
+    let is_disc = disk.cdrom.is_some() || is_seed && bus == Bus::Sata;
+    let claim = volume.and_then(|volume| volume.persistent_volume_claim.as_ref());
+    let direct = host.direct_io && !is_seed;
+    let cache = match disk.cache.as_str() {
+        "writeback" => Cache::WriteBack,
+        "writethrough" => Cache::WriteThrough,
+        // Nothing is ever written to a seed.
+        "none" if !host.direct_io && !is_seed => {
+            return Err(Unbuildable::NoDirectIo { disk: disk.name.clone() });
+        }
+        _ if direct => Cache::None,
+        _ => Cache::WriteBack,
+    };
+    Ok(Disk {
+        name: disk.name.parse::<DeviceName>()?,
+        bus,
+        kind: if is_disc { DiskKind::Cdrom } else { DiskKind::Disk },
+        layers: files.layers,
+        boot_index: None,
+        serial: serial_of(disk, bus),
+        device_id: claim
+            .filter(|claim| bus == Bus::Scsi && claim.claim_name.len() <= DEVICE_ID_ROOM)
+            .map(|claim| claim.claim_name.clone()),
+        cache,
+        aio: host.capabilities.best_aio(cache),
+        source: files.source,
+        io_thread: matches!(bus, Bus::Virtio | Bus::Scsi),
+    })
+}
+
+/// A serial number that is but the disk's own name, as virtctl gives one to what it plugs in, is cut to what there is room
+/// for. Any other was chosen, and is refused when it is too long.
+fn serial_of(disk: &devices::Disk, bus: Bus) -> Option<String> {
+    let room = if bus == Bus::Virtio { 20 } else { 36 };
+    let mut serial = Some(disk.serial.clone()).filter(|serial| !serial.is_empty())?;
+    if serial == disk.name {
+        serial.truncate(room);
+    }
+    Some(serial)
+}
+
+fn nics(devices: &devices::Devices, host: &Abilities) -> Result<Vec<Nic>, Unbuildable> {
+    devices.interfaces.iter().map(|interface| nic_of(interface, host)).collect()
+}
+
+/// One interface as QEMU is told to have it.
+pub fn nic_of(interface: &devices::Interface, host: &Abilities) -> Result<Nic, Unbuildable> {
+    let model = match interface.model.as_str() {
+        "" | "virtio" => NicModel::Virtio,
+        "e1000" => NicModel::E1000,
+        "e1000e" => NicModel::E1000e,
+        "rtl8139" => NicModel::Rtl8139,
+        "ne2k_pci" => NicModel::Ne2kPci,
+        "pcnet" => NicModel::Pcnet,
+        model => {
+            return Err(Unbuildable::NicModel { nic: interface.name.clone(), model: model.to_owned() });
+        }
+    };
+    Ok(Nic {
+        name: interface.name.parse()?,
+        mac: interface.mac_address.parse()?,
+        model,
+        backend: match host.taps {
+            true => Backend::Tap { vhost: false },
+            false => Backend::User { forwards: Vec::new() },
+        },
+        boot_index: interface.boot_order,
+        mtu: None,
+    })
+}
+
+/// What the guest will call each disk, by the disk's name: `vda` and so on. Told to whoever reads the status; guests may
+/// disagree. A disk keeps the name that was told, whatever was plugged in or pulled out beside it.
+pub fn targets<'a>(devices: &'a devices::Devices, told: &BTreeMap<&str, &str>) -> BTreeMap<&'a str, String> {
+    let mut targets: BTreeMap<&str, String> = BTreeMap::new();
+    for disk in &devices.disks {
+        if let Some(told) = told.get(disk.name.as_str()).filter(|told| !told.is_empty()) {
+            targets.insert(&disk.name, (*told).to_owned());
+        }
+    }
+    for disk in &devices.disks {
+        if targets.contains_key(disk.name.as_str()) {
+            continue;
+        }
+        let prefix = if disk.bus() == "virtio" { "vd" } else { "sd" };
+        let free = (0..).map(|number| format!("{prefix}{}", letters(number)));
+        let free = free.into_iter().find(|name| !targets.values().any(|taken| taken == name));
+        targets.insert(&disk.name, free.unwrap_or_default());
+    }
+    targets
+}
+
+/// `a` to `z`, then `aa` and so on, as Linux counts disks.
+fn letters(number: u32) -> String {
+    let letter = char::from(b'a' + (number % 26) as u8);
+    match number / 26 {
+        0 => letter.to_string(),
+        more => format!("{}{letter}", letters(more - 1)),
+    }
 }
 
 #[cfg(test)]

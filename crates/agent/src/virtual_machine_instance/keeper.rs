@@ -3,7 +3,12 @@
 //! Each turn takes at most one step. What went wrong is said in the status and tried again, later
 //! each time; a turn that is dropped anywhere leaves nothing that the next one does not find.
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use kube::{
     Api,
@@ -11,7 +16,7 @@ use kube::{
 };
 use serde_json::json;
 use sheaf_client::{api, work_queue::retry_after};
-use sheaf_hypervisor::{HypervisorError, MachineId, QmpError};
+use sheaf_hypervisor::{HypervisorError, Machine, MachineId, QmpError};
 use sheaf_planner::virtual_machine_instance::{
     NEVER_STARTED, SYNC_FAILED, Seen, Step as Planned, Wanted, event_of_phase, event_of_step, next_step,
     phase_of, wanted,
@@ -21,20 +26,23 @@ use sheaf_resources::kinds::virtual_machine_instance::{
     demand::Demand,
     status::{ClaimInfo, Phase},
 };
+use sheaf_storage::Backend;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, broadcast::error::RecvError},
     time::{Instant, timeout},
 };
 
 use super::{
-    Events, Hands,
+    ClaimNews, Events, Hands,
     credentials::Credentials,
     guest::GuestFacts,
+    hardware,
     look::{Line, LookError, Looked},
+    plugging::Plugging,
     preparation::{Trouble, found, with_causes},
     report::{self, Observed},
 };
-use crate::{merge::merge_patch, step::Step};
+use crate::{disk_space, merge::merge_patch, step::Step};
 
 /// For one that does not say how long its guest may take to shut down.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -55,6 +63,14 @@ const ASK_SOON: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(30);
 /// How long a guest may take to answer everything.
 const GUEST_PATIENCE: Duration = Duration::from_secs(4);
+/// What QEMU says of what is plugged in.
+const DEVICE_EVENTS: [&str; 5] = [
+    "DEVICE_DELETED",
+    "DEVICE_UNPLUG_GUEST_ERROR",
+    "DEVICE_TRAY_MOVED",
+    "MEMORY_DEVICE_SIZE_CHANGE",
+    "BLOCK_JOB_COMPLETED",
+];
 /// How long QEMU may take to end when asked to.
 const QUIT_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -77,6 +93,11 @@ pub struct Keeper {
     retry_at: Option<Instant>,
     pressed_at: Option<Instant>,
     claims: BTreeMap<String, ClaimInfo>,
+    /// The bytes of its seeds, by volume.
+    seeds: BTreeMap<String, i64>,
+    /// Told when something about the volumes of its claims has changed.
+    news: Arc<ClaimNews>,
+    plugging: Plugging,
 }
 
 /// What the agent in the guest said, and when.
@@ -114,6 +135,7 @@ impl Keeper {
         namespace: String,
         name: String,
         wake: Arc<Notify>,
+        news: Arc<ClaimNews>,
     ) -> Keeper {
         Keeper {
             hands,
@@ -130,6 +152,9 @@ impl Keeper {
             retry_at: None,
             pressed_at: None,
             claims: BTreeMap::new(),
+            seeds: BTreeMap::new(),
+            news,
+            plugging: Plugging::default(),
         }
     }
 
@@ -163,8 +188,10 @@ impl Keeper {
                 () = wake.notified() => {}
                 heard = happened => match heard {
                     Heard::Something => {}
+                    Heard::Device => self.plugging.look_again(),
                     Heard::AgentsChannel => self.guest.asked_at = None,
                     Heard::End => {
+                        self.plugging = Plugging::default();
                         self.line = None;
                         self.guest.asked_at = None;
                     }
@@ -175,6 +202,7 @@ impl Keeper {
     }
 
     async fn turn(&mut self) -> Result<Next, TurnError> {
+        let _turn = self.hands.turns.take(&self.id).await;
         let instance = self.read().await?;
         let asked_to_go =
             instance.as_ref().is_none_or(|instance| instance.metadata.deletion_timestamp.is_some());
@@ -233,12 +261,18 @@ impl Keeper {
         }
         if matches!(seen, Seen::Running { .. } | Seen::Stopping { .. }) {
             self.limit_cpu(instance, &looked);
-            self.ask_guest(instance, seen).await;
-            if self.claims.is_empty() {
-                self.claims = self.hands.claim_infos(instance).await;
+            self.thaw(&looked).await;
+            if self.seeds.is_empty() {
+                self.seeds = self.hands.seed_sizes(instance, &self.id).await;
             }
+            self.ask_guest(instance, seen).await;
         } else {
             self.guest = Guest::default();
+            self.plugging = Plugging::default();
+        }
+        let mut plug_again = None;
+        if matches!(seen, Seen::Running { .. }) && planned == Planned::Rest && !is_going(instance) {
+            plug_again = self.keep_plugged(instance, &looked).await;
         }
         if phase == Phase::Failed && !looked.last_words.is_empty() {
             self.trouble = Some(format!("QEMU ended: {}", looked.last_words));
@@ -259,7 +293,11 @@ impl Keeper {
                 self.release(instance).await?;
                 Ok(Next::Gone)
             }
-            Planned::Rest | Planned::ReportFinished => Ok(Next::After(self.next_look())),
+            Planned::Rest | Planned::ReportFinished => match plug_again {
+                Some(Duration::ZERO) => Ok(Next::Now),
+                Some(wait) => Ok(Next::After(wait.min(self.next_look()))),
+                None => Ok(Next::After(self.next_look())),
+            },
             Planned::Wait => {
                 self.press_again(seen).await;
                 Ok(Next::After(LOOK_SOON))
@@ -268,13 +306,46 @@ impl Keeper {
         }
     }
 
+    /// Brings what is plugged in nearer to what the spec says; answers when to go on with that.
+    async fn keep_plugged(&mut self, instance: &VirtualMachineInstance, looked: &Looked) -> Option<Duration> {
+        let namespace = &self.namespace;
+        let claims = instance.spec.claim_names().map(|name| format!("{namespace}/{name}")).collect();
+        // Before the volumes are looked at, so that nothing is missed that changes after that.
+        let news = self.news.edition.load(Ordering::Relaxed);
+        let known = std::mem::replace(&mut *self.news.claims.lock(), claims);
+        if known != *self.news.claims.lock() {
+            self.plugging.look_again();
+        }
+        let monitor = self.line.as_ref().map(|line| &line.monitor)?;
+        let wait = self.plugging.keep(&self.hands, instance, looked, monitor, news).await;
+        if let Some(now) = &self.plugging.now {
+            self.claims.clone_from(&now.claims);
+        }
+        wait
+    }
+
     /// Once for each machine that this process finds running, by what its object says: its definition may be of a version
     /// that did not note it.
     fn limit_cpu(&mut self, instance: &VirtualMachineInstance, looked: &Looked) {
         let Some(machine) = looked.machine.as_ref().filter(|_| !self.is_limited) else { return };
         let requested = Demand::of(&instance.spec).requested.cpu_milli;
-        self.hands.hypervisor.limit_cpu(machine, u32::try_from(requested).unwrap_or(u32::MAX));
+        // It may have more by now than it was launched with.
+        let cpu =
+            hardware::cpu(&instance.spec, &self.hands.abilities).unwrap_or_else(|_| machine.cpu.clone());
+        let machine = Machine { cpu, ..machine.clone() };
+        self.hands.hypervisor.limit_cpu(&machine, u32::try_from(requested).unwrap_or(u32::MAX));
         self.is_limited = true;
+    }
+
+    /// A guest that was frozen for a snapshot by a process that died then: it is this keeper's turn, so nobody is busy with it.
+    async fn thaw(&self, looked: &Looked) {
+        if !looked.note.as_ref().is_some_and(|note| note.frozen) {
+            return;
+        }
+        match self.hands.thaw(&self.id).await {
+            Ok(()) => tracing::info!(machine = %self.id, "thawed a guest that was left frozen"),
+            Err(why) => tracing::warn!(machine = %self.id, %why, "a guest was left frozen and does not thaw"),
+        }
     }
 
     /// What was seen of a machine that is to go and cannot be talked to: one that ran and whose monitor is stuck, or whose
@@ -397,8 +468,12 @@ impl Keeper {
                 self.is_limited = false;
                 let launched = self.while_in_place(hands.launch(instance, &machine)).await;
                 self.place = None;
-                let monitor = launched?;
-                self.line = Some(Line::of(monitor));
+                match launched {
+                    Ok(monitor) => self.line = Some(Line::of(monitor)),
+                    // It is made ready as things are now, and launched at the next look.
+                    Err(Trouble::Changed) => drop(hands.prepare(instance, &machine.id, paused).await?),
+                    Err(why) => return Err(why),
+                }
             }
             _ => {
                 let (id, paused) = (self.id.clone(), instance.spec.starts_paused());
@@ -556,12 +631,15 @@ impl Keeper {
         let ports = looked.note.iter().flat_map(|note| &note.ports);
         let addresses = ports.map(|port| (port.mac.clone(), port.addresses.clone())).collect();
         let user = hands.hypervisor.user_of(&self.id).ok().flatten().map(|identity| identity.uid);
-        let trouble = match looked.disk_failed {
+        let of_plugging = self.plugging.trouble();
+        let full = match looked.disk_failed {
             true => {
-                Some("a disk failed to write and the guest was paused; is there room on the node's disk?")
+                hands.full_disks.lock().insert(self.id.clone());
+                Some(disk_space::explanation(hands.storage.space().await.ok()))
             }
-            false => self.trouble.as_deref(),
+            false => None,
         };
+        let trouble = full.as_deref().or(self.trouble.as_deref()).or(of_plugging.as_deref());
         let observed = Observed {
             seen,
             phase,
@@ -571,6 +649,8 @@ impl Keeper {
             addresses: &addresses,
             guest: self.guest.facts.as_ref(),
             claims: &self.claims,
+            seeds: &self.seeds,
+            plugged: self.plugging.now.as_ref(),
             disk_failed: looked.disk_failed,
             trouble,
             credentials: self
@@ -590,12 +670,14 @@ impl Keeper {
         });
         self.patch(&change).await?;
         hands.after.took(Step::WriteStatus);
+        let events = Events { client: &hands.client, world: &hands.world, node: &hands.node };
         if phase != instance.status.phase
             && let Some(event) = event_of_phase(phase)
         {
-            Events { client: &hands.client, world: &hands.world, node: &hands.node }
-                .tell(instance, event)
-                .await;
+            events.tell(instance, event).await;
+        }
+        if let Some(event) = report::event_of_full_disk(&instance.status, &status) {
+            events.tell(instance, event).await;
         }
         Ok(true)
     }
@@ -630,6 +712,8 @@ fn is_going(instance: &VirtualMachineInstance) -> bool {
 /// What came over the line to QEMU.
 enum Heard {
     Something,
+    /// The guest let go of a device, would not, or opened a tray; or memory came and went.
+    Device,
     /// Somebody in the guest opened the agent's channel, or let go of it.
     AgentsChannel,
     End,
@@ -643,6 +727,7 @@ async fn heard(line: &mut Option<Line>) -> Heard {
         () = line.monitor.closed() => Heard::End,
         event = line.events.recv() => match event {
             Ok(event) if event.name == "VSERPORT_CHANGE" => Heard::AgentsChannel,
+            Ok(event) if DEVICE_EVENTS.contains(&event.name.as_str()) => Heard::Device,
             Ok(_) => Heard::Something,
             // Too much was said to keep all of it: that may have been among it.
             Err(RecvError::Lagged(_)) => Heard::AgentsChannel,

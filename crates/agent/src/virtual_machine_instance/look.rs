@@ -40,6 +40,12 @@ pub struct Looked {
     pub last_words: String,
 }
 
+impl Looked {
+    pub fn is_paused(&self) -> bool {
+        matches!(self.seen, Seen::Running { paused: true })
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     #[error(transparent)]
@@ -94,7 +100,9 @@ impl Hands {
                     Seen::Exited { how: Exit::Crashed }
                 }
                 Some(state) => {
-                    looked.disk_failed = state == RunState::IoError;
+                    let is_stopped = looked.note.as_ref().is_some_and(|note| note.stopped_for_space);
+                    looked.disk_failed =
+                        state == RunState::IoError || (is_stopped && state == RunState::Paused);
                     let paused = !matches!(state, RunState::Running | RunState::Suspended);
                     let pressed = looked.note.as_ref().and_then(|note| note.pressed_at);
                     match pressed {

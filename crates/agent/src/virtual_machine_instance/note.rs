@@ -27,8 +27,23 @@ pub struct Note {
     pub namespace: String,
     pub name: String,
     pub ports: Vec<NotedPort>,
+    /// The disks that are volumes.
+    pub volumes: Vec<NotedVolume>,
     /// When the power button was pressed, in seconds since the epoch.
     pub pressed_at: Option<u64>,
+    /// The guest's file systems were frozen for a snapshot, and nobody said yet that they were thawed.
+    pub frozen: bool,
+    /// It was stopped since the disk was nearly full, and goes on when it is not.
+    pub stopped_for_space: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotedVolume {
+    /// The disk's name in the machine.
+    pub disk: String,
+    /// What the storage knows it by.
+    pub volume: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +52,20 @@ pub struct NotedPort {
     pub mac: String,
     pub addresses: Vec<Ipv4Addr>,
     pub bridge: String,
+    /// The interface of the spec that it is of; empty in notes of versions that did not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub interface: String,
+    /// What its tap is known by; its place in the list where it is not said. It stays when others go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
+}
+
+impl Note {
+    /// The ports and the number of each.
+    pub fn numbered(&self) -> impl Iterator<Item = (u16, &NotedPort)> {
+        let numbers = (0_u16..).zip(&self.ports);
+        numbers.map(|(place, port)| (port.number.unwrap_or(place), port))
+    }
 }
 
 /// The directory of all notes: root's alone.

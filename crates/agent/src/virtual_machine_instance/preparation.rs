@@ -20,25 +20,31 @@ use sheaf_resources::{
     kinds::{
         cluster_network::{self, MANAGEMENT},
         network_attachment_definition::{self, Attachment, NetworkAttachmentDefinition, Tagging},
-        persistent_volume::{GROWN_ANNOTATION, IMAGE_UID_ATTRIBUTE},
+        persistent_volume::{self, GROWN_ANNOTATION},
         virtual_machine_instance::{
-            VirtualMachineInstance, devices::Disk, network::Network, status::ClaimInfo, volume::Volume,
+            VirtualMachineInstance,
+            devices::{Disk, Interface},
+            network::Network,
+            status::ClaimInfo,
+            volume::Volume,
         },
         virtual_machine_network_config::VirtualMachineNetworkConfig,
     },
     mac_address, quantity,
 };
-use sheaf_storage::{ImageId, SeedId, VolumeId, seed as disc};
+use sheaf_storage::{Backend as _, ImageError, SeedId, seed as disc};
 
 use super::{
     Hands,
-    hardware::{self, Unbuildable},
-    note::{Note, NoteError, NotedPort},
+    hardware::{self, Files, Unbuildable},
+    note::{Note, NoteError, NotedPort, NotedVolume},
     seed::{self, Form, Secrets},
 };
 use crate::{
+    persistent_volume::Made,
     ports::{Plugged, PortError},
     step::Step,
+    volume_layers::described,
 };
 
 /// The bridge of the network that machines are on unless they say otherwise.
@@ -65,6 +71,8 @@ pub enum Trouble {
     #[error("{}", with_causes(.0))]
     Disk(#[from] sheaf_storage::DiskError),
     #[error("{}", with_causes(&**.0))]
+    Image(Box<ImageError>),
+    #[error("{}", with_causes(&**.0))]
     Port(Box<PortError>),
     #[error("{}", with_causes(&**.0))]
     Hypervisor(Box<HypervisorError>),
@@ -72,6 +80,8 @@ pub enum Trouble {
     Firmware(#[from] firmware::FirmwareError),
     #[error("cannot open the firmware: {0}")]
     FirmwareFile(std::io::Error),
+    #[error("a disk was changed after the machine was made ready")]
+    Changed,
     #[error("{what} is not what it should be: {why}")]
     Odd { what: String, why: String },
     #[error("the API refused or failed: {0}")]
@@ -90,6 +100,7 @@ macro_rules! boxed {
 }
 
 boxed! {
+    Image: ImageError,
     Port: PortError,
     Hypervisor: HypervisorError,
     Api: kube::Error,
@@ -120,14 +131,17 @@ pub fn with_causes(why: &dyn std::error::Error) -> String {
 
 /// A claim's volume on this host.
 #[derive(Clone, Debug)]
-struct Claimed {
-    id: VolumeId,
-    volume_name: String,
-    bytes: u64,
+pub(crate) struct Claimed {
+    /// What its object says of its files.
+    pub made: Made,
+    pub volume_name: String,
     /// Its claim knows of fewer bytes.
-    grows: bool,
-    image: Option<ImageId>,
-    info: ClaimInfo,
+    pub grows: bool,
+    /// What was said that it has grown to.
+    pub grown_bytes: u64,
+    /// The node that has its files, or is to have them; none of one that was put nowhere yet.
+    pub node: Option<String>,
+    pub info: ClaimInfo,
 }
 
 impl Hands {
@@ -138,19 +152,25 @@ impl Hands {
         id: &MachineId,
         start_paused: bool,
     ) -> Result<Machine, Trouble> {
-        let note = self.note_of(instance).await?;
+        let mut note = self.note_of(instance).await?;
+        let claims = self.all_claimed(instance).await?;
+        note.volumes = claims
+            .iter()
+            .map(|(disk, claimed)| NotedVolume { disk: disk.clone(), volume: claimed.made.id.to_string() })
+            .collect();
         self.notes.write(id, &note)?;
         self.after.took(Step::WriteNote);
-        let mut layers = BTreeMap::new();
+        let mut files = BTreeMap::new();
         let secrets = self.secrets(instance).await?;
         for (number, volume) in instance.spec.volumes.iter().enumerate() {
-            let made = match seed::seed_of(instance, volume, &secrets)? {
-                Some(seed) => self.write_seed(&seed_id(id, number)?, &seed).await?,
-                None => self.make_volume(instance, volume).await?,
+            let made = match (seed::seed_of(instance, volume, &secrets)?, claims.get(&volume.name)) {
+                (Some(seed), _) => self.write_seed(&seed_id(id, number)?, &seed).await?,
+                (None, Some(claimed)) => self.make_volume(instance, volume, claimed).await?,
+                (None, None) => return Err(no_source(volume)),
             };
-            layers.insert(volume.name.clone(), made);
+            files.insert(volume.name.clone(), made);
         }
-        let machine = hardware::machine_of(instance, id.clone(), &layers, start_paused, &self.abilities)?;
+        let machine = hardware::machine_of(instance, id.clone(), &files, start_paused, &self.abilities)?;
         self.hypervisor.define(&machine).await?;
         Ok(machine)
     }
@@ -176,7 +196,11 @@ impl Hands {
                 continue;
             }
             let claimed = self.claimed(instance, volume).await?;
-            let opened = self.storage.open_volume(&claimed.id, is_read_only(instance, volume)).await?;
+            let opened = self.storage.open(&claimed.made.id, is_read_only(instance, volume)).await?;
+            let numbers = opened.iter().map(|layer| Some(layer.number));
+            if !numbers.eq(disk.layers.iter().map(|layer| layer.number)) {
+                return Err(Trouble::Changed);
+            }
             for (index, layer) in opened.into_iter().enumerate() {
                 handed_in.insert(name(index), layer.file);
             }
@@ -208,6 +232,7 @@ impl Hands {
         let files = firmware::find(Path::new(firmware::CATALOGUE), secure_boot)?;
         let code = File::open(&files.code).map_err(Trouble::FirmwareFile)?;
         let variables = self.notes.fresh_variables(&machine.id, &files.variables_template)?;
+        self.after.took(Step::MakeVariables);
         handed_in.insert(DescriptorName::FirmwareCode, code.into());
         handed_in.insert(DescriptorName::FirmwareVariables, variables.into());
         Ok(())
@@ -217,12 +242,12 @@ impl Hands {
     pub(super) fn plugged(&self, id: &MachineId, note: &Note, host_name: &str) -> Result<Plugged, Trouble> {
         let owner_uid = self.hypervisor.user_of(id)?.map_or(0, |identity| identity.uid);
         let mut ports = Vec::new();
-        for (number, noted) in note.ports.iter().enumerate() {
+        for (number, noted) in note.numbered() {
             let mac: Mac = noted.mac.parse().map_err(|why: sheaf_network::addresses::NotAMac| {
                 Trouble::Odd { what: "a NIC's hardware address".into(), why: why.to_string() }
             })?;
             ports.push(Port {
-                id: NicId { machine: id.to_string(), nic: u16::try_from(number).unwrap_or(u16::MAX) },
+                id: NicId { machine: id.to_string(), nic: number },
                 mac,
                 addresses: noted.addresses.clone(),
                 hostname: Some(host_name.to_owned())
@@ -245,23 +270,50 @@ impl Hands {
             false => self.allocated(&namespace, &name).await?,
         };
         let mut ports = Vec::new();
-        for interface in interfaces {
-            let network = instance.spec.networks.iter().find(|network| network.name == interface.name);
-            let bridge = self.bridge_of(&namespace, network).await?;
-            let mac = mac_address::normalised(&interface.mac_address).unwrap_or_default();
-            let addresses = match self.abilities.taps {
-                true => allocated.get(&mac).copied().into_iter().collect(),
-                false => vec![USER_MODE_ADDRESS],
-            };
-            if addresses.is_empty() {
-                return Err(Trouble::Waiting(format!(
-                    "waiting for an address for interface {} ({mac})",
-                    interface.name
-                )));
-            }
-            ports.push(NotedPort { mac, addresses, bridge });
+        for (number, interface) in (0_u16..).zip(interfaces) {
+            ports.push(self.port_of(instance, interface, number, &allocated).await?);
         }
-        Ok(Note { namespace, name, ports, pressed_at: None })
+        Ok(Note { namespace, name, ports, ..Note::default() })
+    }
+
+    /// Where one NIC goes, beside those that are there already.
+    pub(super) async fn late_port_of(
+        &self,
+        instance: &VirtualMachineInstance,
+        interface: &Interface,
+        note: &Note,
+    ) -> Result<NotedPort, Trouble> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (namespace, name) = (text(&instance.metadata.namespace), text(&instance.metadata.name));
+        let allocated = self.allocated(&namespace, &name).await?;
+        let taken: Vec<u16> = note.numbered().map(|(number, _)| number).collect();
+        let number = (0..u16::MAX).find(|number| !taken.contains(number)).unwrap_or(u16::MAX);
+        self.port_of(instance, interface, number, &allocated).await
+    }
+
+    async fn port_of(
+        &self,
+        instance: &VirtualMachineInstance,
+        interface: &Interface,
+        number: u16,
+        allocated: &BTreeMap<String, Ipv4Addr>,
+    ) -> Result<NotedPort, Trouble> {
+        let namespace = instance.metadata.namespace.as_deref().unwrap_or_default();
+        let network = instance.spec.networks.iter().find(|network| network.name == interface.name);
+        let bridge = self.bridge_of(namespace, network).await?;
+        let mac = mac_address::normalised(&interface.mac_address).unwrap_or_default();
+        let addresses: Vec<Ipv4Addr> = match self.abilities.taps {
+            true => allocated.get(&mac).copied().into_iter().collect(),
+            false => vec![USER_MODE_ADDRESS],
+        };
+        if addresses.is_empty() {
+            return Err(Trouble::Waiting(format!(
+                "waiting for an address for interface {} ({mac})",
+                interface.name
+            )));
+        }
+        let interface = interface.name.clone();
+        Ok(NotedPort { mac, addresses, bridge, interface, number: Some(number) })
     }
 
     /// The addresses the allocator gave a machine, by hardware address.
@@ -319,7 +371,7 @@ impl Hands {
         Ok(secrets)
     }
 
-    async fn write_seed(&self, id: &SeedId, seed: &seed::Seed) -> Result<Vec<machine::Layer>, Trouble> {
+    async fn write_seed(&self, id: &SeedId, seed: &seed::Seed) -> Result<Files, Trouble> {
         let meta_data = seed.meta_data.clone().into_bytes();
         let (user_data, network_data) = (seed.user_data.clone(), seed.network_data.clone());
         let bytes = match seed.form {
@@ -329,13 +381,17 @@ impl Hands {
             }
         };
         self.storage.write_seed(id, bytes).await?;
-        let raw =
-            machine::Layer { format: machine::Format::Raw, storage: LayerStorage::File, read_only: true };
-        Ok(vec![raw])
+        let raw = machine::Layer {
+            number: None,
+            format: machine::Format::Raw,
+            storage: LayerStorage::File,
+            read_only: true,
+        };
+        Ok(Files { layers: vec![raw], source: None })
     }
 
     /// So that its claim can say so.
-    async fn say_it_has_grown(&self, claimed: &Claimed, bytes: u64) -> Result<(), Trouble> {
+    pub(super) async fn say_it_has_grown(&self, claimed: &Claimed, bytes: u64) -> Result<(), Trouble> {
         let change = json!({"metadata": {"annotations": {GROWN_ANNOTATION: bytes.to_string()}}});
         let volumes =
             api::objects(&self.client, &api::built_in("", "v1", "PersistentVolume", "persistentvolumes"), "");
@@ -343,61 +399,79 @@ impl Hands {
         Ok(())
     }
 
-    async fn make_volume(
+    pub(super) async fn make_volume(
         &self,
         instance: &VirtualMachineInstance,
         volume: &Volume,
-    ) -> Result<Vec<machine::Layer>, Trouble> {
-        let claimed = self.claimed(instance, volume).await?;
-        let made = match &claimed.image {
-            Some(image) => match self.storage.create_volume(&claimed.id, claimed.bytes, Some(image)).await {
-                Err(sheaf_storage::VolumeError::NoSuchImage { .. }) => {
-                    let why = format!("waiting for the image of volume {}", volume.name);
-                    return Err(Trouble::Waiting(why));
-                }
-                made => made?,
-            },
-            None => self.storage.create_volume(&claimed.id, claimed.bytes, None).await?,
+        claimed: &Claimed,
+    ) -> Result<Files, Trouble> {
+        let wanted = &claimed.made;
+        if wanted.is_copy() && self.storage.volume(&wanted.id).await?.is_none() {
+            return Err(Trouble::Waiting(format!("waiting for volume {} to be copied", volume.name)));
+        }
+        let made = match self.storage.create(&wanted.id, wanted.bytes, &wanted.origin()).await {
+            Err(sheaf_storage::VolumeError::NoSuchImage { .. }) => {
+                return Err(Trouble::Waiting(format!("waiting for the image of volume {}", volume.name)));
+            }
+            made => made?,
         };
-        if claimed.grows && made.virtual_size >= claimed.bytes {
-            self.say_it_has_grown(&claimed, made.virtual_size).await?;
+        if claimed.grows && made.virtual_size >= wanted.bytes {
+            self.say_it_has_grown(claimed, made.virtual_size).await?;
         }
         let last = made.layers.len().saturating_sub(1);
         let read_only = is_read_only(instance, volume);
-        let layers = made.layers.iter().enumerate().map(|(index, layer)| machine::Layer {
-            format: match layer.format {
-                sheaf_storage::Format::Raw => machine::Format::Raw,
-                sheaf_storage::Format::Qcow2 => machine::Format::Qcow2,
-            },
-            storage: LayerStorage::File,
-            read_only: index != last || read_only,
-        });
-        Ok(layers.collect())
+        let layers = made.layers.iter().enumerate();
+        let layers = layers.map(|(index, layer)| described(*layer, index != last || read_only));
+        Ok(Files { layers: layers.collect(), source: Some(wanted.id.to_string()) })
     }
 
     /// What stands behind the claim of a volume.
-    async fn claimed(&self, instance: &VirtualMachineInstance, volume: &Volume) -> Result<Claimed, Trouble> {
+    pub(super) async fn claimed(
+        &self,
+        instance: &VirtualMachineInstance,
+        volume: &Volume,
+    ) -> Result<Claimed, Trouble> {
         let namespace = instance.metadata.namespace.as_deref().unwrap_or_default();
-        let source = volume.persistent_volume_claim.as_ref().ok_or_else(|| Trouble::Odd {
-            what: format!("volume {}", volume.name),
-            why: "it has no source that this node knows".into(),
-        })?;
+        let source = volume.persistent_volume_claim.as_ref().ok_or_else(|| no_source(volume))?;
         read_claim(&self.client, namespace, &source.claim_name).await
     }
 
-    /// How the claims behind the volumes are, by volume, for the status.
-    pub(super) async fn claim_infos(&self, instance: &VirtualMachineInstance) -> BTreeMap<String, ClaimInfo> {
-        let mut infos = BTreeMap::new();
-        for volume in instance.spec.volumes.iter().filter(|volume| volume.persistent_volume_claim.is_some()) {
-            if let Ok(claimed) = self.claimed(instance, volume).await {
-                infos.insert(volume.name.clone(), claimed.info);
+    /// The bytes of the seeds of a machine, by volume, for the status. What cannot be read is left out.
+    pub(super) async fn seed_sizes(
+        &self,
+        instance: &VirtualMachineInstance,
+        id: &MachineId,
+    ) -> BTreeMap<String, i64> {
+        let mut sizes = BTreeMap::new();
+        for (number, volume) in instance.spec.volumes.iter().enumerate() {
+            let Ok(seed) = seed_id(id, number) else { continue };
+            if volume.cloud_init().is_none() {
+                continue;
             }
+            let opened = self.storage.open_seed(&seed).await.ok().flatten();
+            let bytes = opened.and_then(|seed| File::from(seed).metadata().ok()).map(|found| found.len());
+            sizes.extend(
+                bytes.and_then(|bytes| i64::try_from(bytes).ok()).map(|bytes| (volume.name.clone(), bytes)),
+            );
         }
-        infos
+        sizes
+    }
+
+    /// What stands behind every claim of a machine, by volume.
+    async fn all_claimed(
+        &self,
+        instance: &VirtualMachineInstance,
+    ) -> Result<BTreeMap<String, Claimed>, Trouble> {
+        let mut all = BTreeMap::new();
+        for volume in instance.spec.volumes.iter().filter(|volume| volume.persistent_volume_claim.is_some()) {
+            all.insert(volume.name.clone(), self.claimed(instance, volume).await?);
+        }
+        Ok(all)
     }
 }
 
-async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Claimed, Trouble> {
+/// A claim and its volume, which is the claim's own whatever the claim says.
+pub(crate) async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Claimed, Trouble> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let Some(claim) = found(claims.get(name).await)? else {
         return Err(Trouble::Waiting(format!("waiting for claim {name}")));
@@ -414,23 +488,17 @@ async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Clai
     if volume.metadata.deletion_timestamp.is_some() {
         return Err(odd("it is being deleted"));
     }
-    let spec = volume.spec.unwrap_or_default();
-    let holder = spec.claim_ref.as_ref().and_then(|holder| holder.uid.as_ref());
+    let grown = volume.metadata.annotations.as_ref().and_then(|all| all.get(GROWN_ANNOTATION));
+    let grown_bytes = grown.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    let node = persistent_volume::node_of(&volume).map(str::to_owned);
+    let holder = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_ref());
     if holder.is_none() || holder != claim.metadata.uid.as_ref() {
         return Err(odd(&format!("it is not the volume of claim {name}")));
     }
-    let csi = spec.csi.ok_or_else(|| odd("it is none of Sheaf's"))?;
-    let id = csi.volume_handle.strip_prefix("pvc-").unwrap_or(&csi.volume_handle);
-    let id: VolumeId = id.parse().map_err(|_| odd("its handle names no volume"))?;
-    let image = csi.volume_attributes.as_ref().and_then(|attributes| attributes.get(IMAGE_UID_ATTRIBUTE));
-    let image: Option<ImageId> =
-        image.map(|uid| uid.parse()).transpose().map_err(|_| odd("it names no image"))?;
-    let wanted = spec.capacity.unwrap_or_default();
-    let bytes = wanted.get("storage").and_then(|size| quantity::value(&size.0));
-    let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| odd("it has no size"))?;
+    let made = Made::of(&volume)?;
     let capacity = claim.status.and_then(|status| status.capacity).unwrap_or_default();
     let known = capacity.get("storage").and_then(|size| quantity::value(&size.0));
-    let grows = known.and_then(|known| u64::try_from(known).ok()).is_some_and(|known| known < bytes);
+    let grows = known.and_then(|known| u64::try_from(known).ok()).is_some_and(|known| known < made.bytes);
     let claim_spec = claim.spec.unwrap_or_default();
     let info = ClaimInfo {
         claim_name: name.to_owned(),
@@ -440,7 +508,14 @@ async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Clai
         requests: claim_spec.resources.and_then(|resources| resources.requests).unwrap_or_default(),
         preallocated: false,
     };
-    Ok(Claimed { id, volume_name, bytes, grows, image, info })
+    Ok(Claimed { made, volume_name, grows, grown_bytes, node, info })
+}
+
+fn no_source(volume: &Volume) -> Trouble {
+    Trouble::Odd {
+        what: format!("volume {}", volume.name),
+        why: "it has no source that this node knows".into(),
+    }
 }
 
 /// The bridge that leads to a network, or why none does. Nodes have the one of `mgmt` and no uplinks so far.
@@ -458,7 +533,7 @@ fn bridge_for(network: &Attachment) -> Result<String, String> {
 }
 
 /// Whether the guest may only read a volume: the claim says so, the disk does, or it is a disc.
-fn is_read_only(instance: &VirtualMachineInstance, volume: &Volume) -> bool {
+pub(super) fn is_read_only(instance: &VirtualMachineInstance, volume: &Volume) -> bool {
     let claim = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only);
     let disk: Option<&Disk> = instance.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
     let disk_says = disk

@@ -6,11 +6,15 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sheaf_hypervisor::Machine;
 use sheaf_planner::virtual_machine_instance::Seen;
 use sheaf_resources::{
-    kinds::virtual_machine_instance::{
-        VirtualMachineInstance, domain,
-        status::{
-            ClaimInfo, Condition, CpuTopology, InterfaceStatus, MemoryStatus, Phase, PhaseTransition,
-            VirtualMachineInstanceStatus, VolumeStatus,
+    kinds::{
+        pod,
+        virtual_machine_instance::{
+            VirtualMachineInstance, domain,
+            status::{
+                ClaimInfo, Condition, CpuTopology, HotplugVolumeStatus, InterfaceStatus, MemoryStatus, Phase,
+                PhaseTransition, VirtualMachineInstanceStatus, VolumeStatus,
+            },
+            volume::Volume,
         },
     },
     mac_address, quantity,
@@ -19,7 +23,11 @@ use sheaf_resources::{
 use super::{
     guest::{GuestFacts, GuestInterface},
     hardware,
+    plugging::{DiskNow, Now},
 };
+
+/// Why a machine is paused that the disk stopped, as KubeVirt says it.
+const PAUSED_BY_DISK: &str = "PausedIOError";
 
 /// What is known of an instance at one moment.
 pub struct Observed<'a> {
@@ -36,6 +44,10 @@ pub struct Observed<'a> {
     pub guest: Option<&'a GuestFacts>,
     /// The claims behind the volumes, by volume.
     pub claims: &'a BTreeMap<String, ClaimInfo>,
+    /// The bytes of the seeds, by volume.
+    pub seeds: &'a BTreeMap<String, i64>,
+    /// What is plugged in, once that was looked at.
+    pub plugged: Option<&'a Now>,
     /// A disk failed, and the guest was stopped because of it.
     pub disk_failed: bool,
     /// What stands in the way, in words for its owner.
@@ -60,24 +72,45 @@ pub fn status_of(instance: &VirtualMachineInstance, observed: &Observed<'_>) -> 
     }
     status.interfaces = interfaces(instance, observed);
     status.guest_os_info = observed.guest.map(|guest| guest.os.clone()).unwrap_or_default();
-    status.volume_status = volumes(instance, observed.claims);
+    status.volume_status = volumes(instance, observed);
     status.qos_class = Some(quality(&instance.spec.domain).to_owned());
     if let Some(machine) = observed.machine {
         status.machine = Some(domain::Machine { machine_type: machine.machine_type.clone() });
-        status.current_cpu_topology = Some(CpuTopology {
-            cores: machine.cpu.cores,
-            sockets: machine.cpu.sockets,
-            threads: machine.cpu.threads,
-        });
-        let memory = quantity::bytes(i64::try_from(machine.memory_mib << 20).unwrap_or(i64::MAX));
+        let per_socket = machine.cpu.cores.saturating_mul(machine.cpu.threads).max(1);
+        let sockets = observed.plugged.map_or(machine.cpu.sockets, |now| now.processors / per_socket);
+        status.current_cpu_topology =
+            Some(CpuTopology { cores: machine.cpu.cores, sockets, threads: machine.cpu.threads });
+        let added = observed.plugged.and_then(|now| now.added_memory).unwrap_or_default();
+        let with = |added: u64| {
+            let bytes = (machine.memory_mib << 20).saturating_add(added);
+            Some(quantity::bytes(i64::try_from(bytes).unwrap_or(i64::MAX)))
+        };
         status.memory = Some(MemoryStatus {
-            guest_at_boot: Some(memory.clone()),
-            guest_current: Some(memory.clone()),
-            guest_requested: Some(memory),
+            guest_at_boot: with(0),
+            guest_current: with(added.bytes),
+            guest_requested: with(added.requested_bytes),
         });
     }
     status.runtime_user = observed.user.map_or(0, u64::from);
     status
+}
+
+/// What is told when the disk stopped a machine, and when it goes on.
+pub fn event_of_full_disk<'a>(
+    before: &VirtualMachineInstanceStatus,
+    now: &'a VirtualMachineInstanceStatus,
+) -> Option<(&'static str, &'static str, &'a str)> {
+    fn stopped(status: &VirtualMachineInstanceStatus) -> Option<&str> {
+        let paused = status.condition("Paused").filter(|paused| paused.reason == PAUSED_BY_DISK);
+        paused.map(|paused| paused.message.as_str())
+    }
+    match (stopped(before), stopped(now)) {
+        (None, Some(why)) => Some(("Warning", PAUSED_BY_DISK, why)),
+        (Some(_), None) if now.phase == Phase::Running => {
+            Some(("Normal", "Resumed", "the guest goes on: it is not held back by the node's disk any more"))
+        }
+        (None, None) | (Some(_), _) => None,
+    }
 }
 
 fn conditions(
@@ -102,7 +135,9 @@ fn conditions(
     say(
         "Paused",
         match (observed.disk_failed, paused) {
-            (true, _) => Some(("True", "PausedIOError", "VMI was paused, IO error")),
+            (true, _) => {
+                Some(("True", PAUSED_BY_DISK, observed.trouble.unwrap_or("VMI was paused, IO error")))
+            }
             (false, true) => Some(("True", "PausedByUser", "VMI was paused by user")),
             (false, false) => None,
         },
@@ -116,6 +151,14 @@ fn conditions(
             Err(why) => ("False", "AccessCredentialsNotSynchronized", why),
         }),
     );
+    let growing = |waits: Option<&String>, reason: &'static str| {
+        waits.map(|why| ("True", reason, why.as_str().to_owned()))
+    };
+    let processors = observed.plugged.and_then(|now| growing(now.processors_wait.as_ref(), "VCPUChange"));
+    let memory = observed.plugged.and_then(|now| growing(now.memory_waits.as_ref(), "MemoryChange"));
+    for (kind, change) in [("HotVCPUChange", &processors), ("HotMemoryChange", &memory)] {
+        say(kind, change.as_ref().map(|(truth, reason, why)| (*truth, *reason, why.as_str())));
+    }
     let on_local_disks = instance.spec.claim_names().next().is_some();
     say(
         "LiveMigratable",
@@ -212,17 +255,74 @@ fn is_link_local(address: &str) -> bool {
     address.starts_with("fe80:") || address.starts_with("169.254.")
 }
 
-fn volumes(instance: &VirtualMachineInstance, claims: &BTreeMap<String, ClaimInfo>) -> Vec<VolumeStatus> {
-    let targets = hardware::targets(&instance.spec.domain.devices);
-    let volumes = instance.spec.volumes.iter();
-    volumes
-        .map(|volume| VolumeStatus {
+/// By name, as KubeVirt has them: the volumes of the spec, and those that are on their way out.
+fn volumes(instance: &VirtualMachineInstance, observed: &Observed<'_>) -> Vec<VolumeStatus> {
+    let before = &instance.status.volume_status;
+    let told = before.iter().map(|status| (status.name.as_str(), status.target.as_str())).collect();
+    let targets = hardware::targets(&instance.spec.domain.devices, &told);
+    let of_pod =
+        || Some(HotplugVolumeStatus { attach_pod_name: pod::launcher_name(instance), ..Default::default() });
+    let disks = observed.plugged.map(|now| &now.disks);
+    let status_of = |volume: &Volume| {
+        let mut status = VolumeStatus {
             name: volume.name.clone(),
             target: targets.get(volume.name.as_str()).cloned().unwrap_or_default(),
-            persistent_volume_claim_info: claims.get(&volume.name).cloned(),
+            persistent_volume_claim_info: observed.claims.get(&volume.name).cloned(),
+            size: observed.seeds.get(&volume.name).copied().unwrap_or(0),
+            ..VolumeStatus::default()
+        };
+        if volume.is_hotpluggable() {
+            status.hotplug_volume = of_pod();
+            let now = disks.and_then(|disks| disks.get(&volume.name));
+            (status.phase, status.reason, status.message) = phase_of(volume, now);
+        }
+        status
+    };
+    let mut all: Vec<VolumeStatus> = instance.spec.volumes.iter().map(status_of).collect();
+    let is_going = |(name, disk): &(&String, &DiskNow)| {
+        !disk.is_wanted && !all.iter().any(|status| status.name == **name)
+    };
+    let going: Vec<VolumeStatus> = disks
+        .into_iter()
+        .flatten()
+        .filter(is_going)
+        .map(|(name, disk)| VolumeStatus {
+            name: name.clone(),
+            target: told_target(before, name),
+            phase: "Detaching".into(),
+            reason: "Detaching".into(),
+            message: disk.why.clone().unwrap_or_else(|| format!("volume {name} is being unplugged")),
+            hotplug_volume: of_pod(),
             ..VolumeStatus::default()
         })
-        .collect()
+        .collect();
+    all.extend(going);
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
+fn told_target(before: &[VolumeStatus], name: &str) -> String {
+    before.iter().find(|status| status.name == name).map(|status| status.target.clone()).unwrap_or_default()
+}
+
+/// Phase, reason and message of a volume that comes and goes while its machine runs, in the original's words.
+fn phase_of(volume: &Volume, now: Option<&DiskNow>) -> (String, String, String) {
+    let name = &volume.name;
+    let (phase, reason, message) = match now {
+        Some(DiskNow { is_there: true, why: None, .. }) => {
+            ("Ready", "VolumeReady", format!("Successfully attach hotplugged volume {name} to VM"))
+        }
+        Some(DiskNow { is_there: true, why: Some(why), .. }) => ("Ready", "VolumeReady", why.clone()),
+        Some(DiskNow { is_bound: true, why, .. }) => {
+            let why = why.clone().unwrap_or_else(|| format!("volume {name} is being plugged in"));
+            ("Bound", "PVCNotReady", why)
+        }
+        Some(DiskNow { is_bound: false, why, .. }) => {
+            ("Pending", "PVCNotReady", why.clone().unwrap_or_else(|| "PVC is in phase Pending".into()))
+        }
+        None => ("Pending", "PVCNotReady", String::new()),
+    };
+    (phase.into(), reason.into(), message)
 }
 
 /// How firmly its share of the node is set aside, in the words of pods.

@@ -214,6 +214,7 @@ pub fn tiny_guest(id: &str) -> (Machine, Descriptors) {
     let command_line = "console=ttyS0 quiet panic=-1 tsc=unstable disks=0".to_owned();
     let machine = Machine {
         memory_mib: 192,
+        max_memory_mib: None,
         graphics: true,
         kernel: Some(Kernel { initrd: true, command_line }),
         ..bare(id)
@@ -240,6 +241,7 @@ pub fn bare(id: &str) -> Machine {
             request_milli: None,
         },
         memory_mib: 64,
+        max_memory_mib: None,
         balloon: false,
         firmware: Firmware::Bios,
         kernel: None,

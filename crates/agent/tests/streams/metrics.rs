@@ -28,12 +28,18 @@ fn raw_disk(name: &str) -> Disk {
         name: name.parse().unwrap(),
         bus: Bus::Virtio,
         kind: DiskKind::Disk,
-        layers: vec![Layer { format: Format::Raw, storage: LayerStorage::File, read_only: false }],
+        layers: vec![Layer {
+            number: None,
+            format: Format::Raw,
+            storage: LayerStorage::File,
+            read_only: false,
+        }],
         boot_index: None,
         serial: None,
         device_id: None,
         cache: Cache::WriteBack,
         aio: Aio::Threads,
+        source: None,
         io_thread: false,
     }
 }

@@ -3,11 +3,14 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::StreamExt;
 use http::Method;
+use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use sheaf_agent::stream_port::{Announced, ImageBytes, ImageSink, NoImages, NotTaken};
+use sheaf_agent::stream_port::{self, Announced, ImageBytes, ImageSink, NoImages, NotTaken};
+use sheaf_storage::{Storage, StorageConfig};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -162,9 +165,39 @@ async fn an_upload_reaches_the_sink_and_its_refusal_the_sender() {
     let checked = format!("{path}?checksum=ab12");
     let taken = house.ask_as(api_server.clone(), Method::PUT, &checked, vec![1; 300_000]).await;
     assert_eq!(taken.status(), 200);
-    let said = Announced { size: Some(300_000), checksum: Some("ab12".into()) };
+    let said = Announced { size: Some(300_000), checksum: Some("ab12".into()), offset: 0 };
     assert_eq!(*shelf.0.lock(), [(UID.to_owned(), 300_000, said)]);
     let refused = house.ask_as(api_server, Method::PUT, &path, vec![1; 2 << 20]).await;
     assert_eq!(refused.status(), 500);
     assert_eq!(text(refused).await, "there is no room for so much");
+}
+
+/// The real thing: half an upload is kept, the rest goes on, and all of it can be had back in parts.
+#[tokio::test]
+async fn an_upload_goes_on_at_its_offset_and_the_image_is_sent_whole_or_in_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = Storage::open(StorageConfig::in_directory(directory.path())).await.unwrap();
+    let half = futures::stream::iter([Ok(Bytes::from(vec![1; 5000])), Err(std::io::Error::other("gone"))]);
+    storage.receive_image(&UID.parse().unwrap(), half, None).await.unwrap_err();
+    let house = House::new(Arc::new(stream_port::Shelf(storage))).await;
+    let api_server = house.certificates.agent_client_config();
+    let (upload, download) = (format!("/v1/images/{UID}/upload"), format!("/v1/images/{UID}/download"));
+    assert_eq!(house.ask(Method::GET, &download).await.status(), 404, "half an image is none");
+    let far = house.ask(Method::GET, &upload).await;
+    assert_eq!(text(far).await, r#"{"offset":5000}"#);
+    let put = async |offset: u64, length: usize| {
+        let path = format!("{upload}?offset={offset}");
+        house.ask_as(api_server.clone(), Method::PUT, &path, vec![2; length]).await
+    };
+    let wrong = put(4999, 10).await;
+    assert_eq!(wrong.status(), 409);
+    assert!(text(wrong).await.contains("5000 bytes of the image are here"));
+    assert_eq!(put(5000, 120).await.status(), 200);
+    let whole = house.ask(Method::GET, &download).await;
+    assert_eq!(
+        (whole.status().as_u16(), &whole.headers()["content-length"]),
+        (200, &"5120".parse().unwrap())
+    );
+    let whole = whole.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!((&whole[..5000], &whole[5000..]), (&[1; 5000][..], &[2; 120][..]));
 }

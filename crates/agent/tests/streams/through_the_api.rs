@@ -1,6 +1,6 @@
 //! The whole way: a WebSocket to an API server, which asks the stream port of a node, which has a guest.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
@@ -47,11 +47,7 @@ impl Scene {
         let kubectl = Kubectl(cluster.client());
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}});
         kubectl.create("/api/v1/nodes", &node).await;
-        let status = json!({"status": {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": house.port}},
-        }});
-        kubectl.patch(&format!("/api/v1/nodes/{NODE}/status"), &status).await;
+        listens_at(&kubectl, NODE, house.port).await;
         let instance = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "tiny"},
             "spec": {"domain": {"cpu": {"cores": 1}, "memory": {"guest": "192Mi"}, "devices": {}}},
@@ -103,6 +99,15 @@ impl Scene {
         let code = response.status();
         (code, response.into_body().collect().await.unwrap().to_bytes())
     }
+}
+
+/// Has a node say where its agent listens.
+async fn listens_at(kubectl: &Kubectl, node: &str, port: u16) {
+    let status = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }});
+    kubectl.patch(&format!("/api/v1/nodes/{node}/status"), &status).await;
 }
 
 /// A console on a WebSocket.
@@ -256,14 +261,32 @@ async fn a_node_that_is_not_the_one_meant_is_asked_nothing() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2"}});
     scene.kubectl.create("/api/v1/nodes", &node).await;
     // It claims to be where n1 is.
-    let status = json!({"status": {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": scene.house.port}},
-    }});
-    scene.kubectl.patch("/api/v1/nodes/n2/status", &status).await;
+    listens_at(&scene.kubectl, "n2", scene.house.port).await;
     scene.set_status(json!({"phase": "Running", "nodeName": "n2"})).await;
     let (code, answer) = scene.ask(Method::PUT, "pause").await;
     assert_eq!(code, 500);
     let answer = String::from_utf8_lossy(&answer).into_owned();
     assert!(answer.contains("the agent of node n2 cannot be asked"), "{answer}");
+}
+
+/// Machines outlive their agent, and whoever was at a console comes back to it at once.
+#[tokio::test]
+async fn an_agent_that_is_just_starting_again_is_waited_for() {
+    let scene = Scene::new().await;
+    scene.says_it_runs().await;
+    let gone = TcpListener::bind(SocketAddr::new(LOCALHOST, 0)).await.unwrap();
+    let port = gone.local_addr().unwrap().port();
+    drop(gone);
+    listens_at(&scene.kubectl, NODE, port).await;
+    let (_, never) = scene.ask(Method::PUT, "pause").await;
+    let never = String::from_utf8_lossy(&never).into_owned();
+    assert!(never.contains("the agent of node n1 cannot be asked: Connection refused"), "{never}");
+
+    let back = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        listens_at(&scene.kubectl, NODE, scene.house.port).await;
+    };
+    let ((_, answer), ()) = tokio::join!(scene.ask(Method::PUT, "pause"), back);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(!answer.contains("cannot be asked"), "{answer}");
 }

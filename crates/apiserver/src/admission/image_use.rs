@@ -1,4 +1,5 @@
-//! Whose images may be copied: an image of another namespace by those alone who may read it there.
+//! Whose images and disks may be copied: an image of another namespace by those alone who may read it there, and what a
+//! new image is made of, be it an image or a disk, by those alone who may read that, wherever it is.
 //!
 //! Claims are checked, and machines for the claims they bring along, since those are made for them by a controller
 //! that may do everything. What was said before is not asked about again: somebody who edits a machine answers for
@@ -10,11 +11,12 @@
 
 use serde_json::Value;
 use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
     kinds::{
         persistent_volume_claim::{IMAGE_ANNOTATION, image_of},
         storage_class::IMAGE_PARAMETER,
         virtual_machine::claim_templates,
-        virtual_machine_image::storage_class_name,
+        virtual_machine_image::{VirtualMachineImage, storage_class_name},
     },
     rbac::{self, Attributes},
 };
@@ -24,7 +26,7 @@ use crate::{
     ApiServer,
     cache::{Resource, place},
     rest::Call,
-    status::ApiError,
+    status::{ApiError, Named},
 };
 
 const IMAGES: (&str, &str) = ("harvesterhci.io", "virtualmachineimages");
@@ -42,6 +44,8 @@ impl ApiServer {
             return Ok(());
         }
         match (kind.group.as_str(), kind.plural.as_str()) {
+            // What it is made of is said once and stays.
+            IMAGES if old.is_none() => self.admit_source(call, new),
             ("", "persistentvolumeclaims") => {
                 let before = old.and_then(|old| self.foreign_image(call, old));
                 let Some(image) = self.foreign_image(call, new) else { return Ok(()) };
@@ -89,6 +93,32 @@ impl ApiServer {
         }
     }
 
+    /// Whether somebody may make an image of what it names. A name that leads nowhere is told apart from one that they
+    /// may not read only to those who may.
+    fn admit_source(&self, call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
+        // What is no image at all is refused, in its own words, when it is checked.
+        let Ok(image) = serde_json::from_value::<VirtualMachineImage>(new.clone()) else { return Ok(()) };
+        let spec = FieldPath::new("spec");
+        let (source, (group, plural), at) = match (image.original(), image.exported_claim()) {
+            (Some(source), _) => (source, IMAGES, spec.child("securityParameters").child("sourceImageName")),
+            (None, Some(source)) => (source, ("", "persistentvolumeclaims"), spec.child("pvcName")),
+            (None, None) => return Ok(()),
+        };
+        if source.0.is_empty() || source.1.is_empty() {
+            return Ok(());
+        }
+        let source = place(source.0, source.1);
+        // Whoever has an image of a disk has all that is on it, secrets included, which who may look at its claim has not.
+        let verb = if plural == IMAGES.1 { "get" } else { "update" };
+        self.check_may(call, new, verb, (group, plural), &source)?;
+        if self.cache.get(&Resource::new(group, plural), &source).is_some() {
+            return Ok(());
+        }
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        let errors = [FieldError::not_found(&at, source)];
+        Err(ApiError::invalid(&call.served.kind.group, &call.served.kind.kind, name, &errors))
+    }
+
     /// `namespace/name` of the image of another namespace that a claim is a copy of.
     fn foreign_image(&self, call: &Call<'_>, claim: &Value) -> Option<String> {
         let annotation = claim["metadata"]["annotations"][IMAGE_ANNOTATION].as_str().unwrap_or_default();
@@ -121,22 +151,29 @@ impl ApiServer {
     }
 
     fn check_may_read(&self, call: &Call<'_>, new: &Value, image: &str) -> Result<(), ApiError> {
-        let (namespace, name) = image.split_once('/').unwrap_or_default();
-        let asked = Attributes {
-            verb: "get",
-            group: IMAGES.0,
-            resource: IMAGES.1,
-            namespace,
-            name,
-            ..Attributes::default()
-        };
+        self.check_may(call, new, "get", IMAGES, image)
+    }
+
+    /// Whoever copies something must be allowed to have it: that is the same thing.
+    fn check_may(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        verb: &str,
+        (group, resource): (&str, &str),
+        source: &str,
+    ) -> Result<(), ApiError> {
+        let (namespace, name) = source.split_once('/').unwrap_or_default();
+        let asked = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
         if self.authorizer.authorize(call.user, &asked).is_allowed() {
             return Ok(());
         }
+        let what = if resource == IMAGES.1 { "image" } else { "the disk of claim" };
         let why = format!(
-            "user {:?} may not copy image {image}: that takes the right to get virtualmachineimages.{} {name:?} in \
-             the namespace {namespace:?}",
-            call.user.name, IMAGES.0
+            "user {:?} may not copy {what} {source}: that takes the right to {verb} {} {name:?} in the namespace \
+             {namespace:?}",
+            call.user.name,
+            Named { group, resource }
         );
         let written = new["metadata"]["name"].as_str().unwrap_or_default();
         Err(ApiError::refused(call.named(), written, why))

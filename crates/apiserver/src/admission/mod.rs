@@ -1,9 +1,32 @@
 //! What may happen to an object, beyond what its kind says: what looks at other objects, at settings or at who is
 //! asking, and completes an object or refuses it.
 //!
-//! Runs before validation, so that what is completed here is validated like anything else. The decisions that need
-//! no look around are pure functions of the kinds in `resources`; here is where their surroundings come from.
+//! # The order of a write
+//!
+//! 1. Who asks, may they ([`crate::dispatch`]); the body becomes an object of its kind, in the version it is stored in,
+//!    with its defaults ([`crate::rest::decode`]). **Conversion webhooks** have their place there, as another sort of
+//!    `Kind::conversion`.
+//! 2. [`ApiServer::admit`], before validation, so that what is completed here is validated like anything else:
+//!    1. its namespace is there and stays ([`namespace`]);
+//!    2. nobody grants what they do not hold, no username stands for two, no node touches what is another's;
+//!    3. what the kind is given from its surroundings, and must not be because of them (`admit_kind`);
+//!    4. **webhooks that change objects** have their place here. What one of them changed goes through 2 and 3 again, and
+//!       through 5, so that nobody gets past a check by way of a webhook;
+//!    5. images are used by who may read them ([`image_use`]).
+//! 3. The kind's own validation, and the rules of its definition (`ApiServer::validate`).
+//! 4. **Webhooks that only judge** have their place here, all at once: they see the object as it will be stored.
+//! 5. Quotas ([`crate::quota`]), last, since whatever comes after them could refuse what was counted; then the transaction.
+//!
+//! A deletion is admitted in 2 alone, and judged in 4. A dry run goes the same way up to the transaction.
+//!
+//! No webhook is asked yet. So that nobody believes one is, their configurations are not served, a definition that would
+//! make them look served is refused, and so is one that asks for conversion by webhook. What a webhook waits for must hold
+//! no seat (`Seat::without`), and no turn of a quota.
+//!
+//! The decisions that need no look around are pure functions of the kinds in `resources`; here is where their surroundings
+//! come from.
 
+mod backup;
 mod image_use;
 mod limit_range;
 mod machines;
@@ -31,8 +54,12 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 2] =
-    [(machines::GROUP, machines::INSTANCES), ("harvesterhci.io", "virtualmachineimages")];
+const STATUS_OF_OTHERS: [(&str, &str); 4] = [
+    (machines::GROUP, machines::INSTANCES),
+    ("harvesterhci.io", "virtualmachineimages"),
+    ("harvesterhci.io", "virtualmachinebackups"),
+    ("harvesterhci.io", "virtualmachinerestores"),
+];
 
 /// What is about to happen.
 pub enum Operation<'a> {
@@ -62,6 +89,7 @@ impl ApiServer {
                 if part == Part::Main {
                     self.admit_kind(call, new, Some(old)).await?;
                 }
+                self.admit_stop(call, new, old).await?;
                 // With the status of some kinds one writes their annotations too.
                 self.admit_image_use(call, new, Some(old))
             }
@@ -91,16 +119,32 @@ impl ApiServer {
                     self.admit_new_instance(call, new).await?;
                     self.admit_size_of_instance(call, new)
                 }
-                Some(_) => Ok(()),
+                Some(old) => self.admit_changed_instance(call, new, old).await,
             },
             ("", "persistentvolumeclaims") => {
-                if old.is_none() {
-                    self.complete_claim(new);
+                match old {
+                    None => self.complete_claim(new),
+                    Some(old) => {
+                        self.admit_growth(call, new, old)?;
+                        self.admit_promise(call, new, old)?;
+                    }
                 }
                 self.admit_size_of_claim(call, new, old)
             }
             ("storage.k8s.io", "storageclasses") => self.admit_class(call, new, old).await,
+            ("snapshot.storage.k8s.io", "volumesnapshots") => {
+                if old.is_none() {
+                    self.complete_snapshot(new);
+                }
+                Ok(())
+            }
             ("harvesterhci.io", "virtualmachineimages") => self.admit_image(call, new, old).await,
+            ("harvesterhci.io", "virtualmachinebackups") if old.is_none() => {
+                self.admit_backup(call, new).await
+            }
+            ("harvesterhci.io", "virtualmachinerestores") if old.is_none() => {
+                self.admit_restore(call, new).await
+            }
             ("harvesterhci.io", "keypairs") => {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
@@ -120,6 +164,7 @@ impl ApiServer {
             ("", "persistentvolumeclaims") => self.admit_claim_deletion(call, name).await,
             ("storage.k8s.io", "storageclasses") => self.admit_class_deletion(call, old).await,
             ("harvesterhci.io", "virtualmachineimages") => self.admit_image_deletion(old).await,
+            ("harvesterhci.io", "virtualmachinebackups") => self.admit_backup_deletion(call, name).await,
             ("harvesterhci.io", "settings") => Err(ApiError::refused(
                 call.named(),
                 name,

@@ -1,12 +1,14 @@
 //! Objects live in namespaces that exist and are not on their way out.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sheaf_resources::kinds::namespace;
 use sheaf_store::{Expect, Revision};
 
 use crate::{
     ApiServer,
-    cache::{Resource, place},
+    cache::{Resource, object::CachedObject, place},
     rest::{Call, options::Freshness},
     status::{ApiError, Named},
 };
@@ -28,6 +30,17 @@ impl ApiServer {
             // It went, or began to, after it was looked at: the write fails, and the next look says why.
             _ => Expect::ModifiedAt { key, revision: Revision(u64::MAX) },
         })
+    }
+
+    /// The namespace of a request that makes something whose name for people is nobody else's there. It is written as it
+    /// is together with that: of two who found a name free at one moment, through whichever server, the second finds
+    /// the namespace changed and looks again. To be asked before it is looked whether the name is free.
+    pub(crate) fn namespace_of_names(&self, call: &Call<'_>) -> Option<Arc<CachedObject>> {
+        let kind = &call.served.kind;
+        if (kind.group.as_str(), kind.plural.as_str()) != ("harvesterhci.io", "virtualmachineimages") {
+            return None;
+        }
+        self.cache.get(&Resource::new("", "namespaces"), &place("", &call.request.namespace))
     }
 
     pub(super) async fn admit_into_namespace(&self, call: &Call<'_>, new: &Value) -> Result<(), ApiError> {

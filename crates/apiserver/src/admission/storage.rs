@@ -1,16 +1,20 @@
 //! Claims, images and storage classes: which class holds where none is named, and what may not go while it is used.
 
 use serde_json::{Value, json};
+use sheaf_planner::volume_room;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
     kinds::{
         persistent_volume::IMAGE_UID_ATTRIBUTE,
-        persistent_volume_claim, storage_class,
+        persistent_volume_claim, setting, storage_class,
+        virtual_machine::admission::Overcommit,
         virtual_machine_image::{self, DATA_FINALIZER, NODE_ANNOTATION},
+        volume_snapshot,
     },
-    object_meta, rbac,
+    object_meta, quantity, rbac,
 };
 
+use super::machines;
 use crate::{
     ApiServer,
     cache::{Resource, place},
@@ -25,6 +29,66 @@ const HARVESTER: &str = "harvesterhci.io";
 impl ApiServer {
     pub(super) fn complete_claim(&self, claim: &mut Value) {
         persistent_volume_claim::complete(claim, &self.classes());
+    }
+
+    /// Which class a snapshot has that names none.
+    pub(super) fn complete_snapshot(&self, snapshot: &mut Value) {
+        volume_snapshot::complete(snapshot, &self.all(volume_snapshot::GROUP, "volumesnapshotclasses"));
+    }
+
+    /// A volume grows where its node's disk has room. What counts in the end is what the provisioner finds, which knows of
+    /// all that is being promised; here whoever asks hears it at once.
+    ///
+    /// Controllers are not refused: what they grow is one disk of many, and the claim itself says what became of it.
+    pub(super) fn admit_promise(&self, call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+        let asked = persistent_volume_claim::requested(new).unwrap_or(0);
+        let is_controller = call.user.name.starts_with(&rbac::controller_user(""));
+        if is_controller || Some(asked) <= persistent_volume_claim::requested(old) {
+            return Ok(());
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let percent = Overcommit::parse(&self.setting(setting::OVERCOMMIT_CONFIG)).storage_percent;
+        let (nodes, volumes) = (self.all("", "nodes"), self.all("", "persistentvolumes"));
+        volume_room::check_growth(nodes, volumes, percent, &text(&old["spec"]["volumeName"]), asked).map_err(
+            |why| {
+                let claim = place(&call.request.namespace, &text(&old["metadata"]["name"]));
+                ApiError::unprocessable(format!("pvc {claim} cannot grow: {why}"))
+            },
+        )
+    }
+
+    /// Under a machine that is on, a volume grows only where the setting says that its driver can do that.
+    pub(super) fn admit_growth(&self, call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+        let bytes = |claim: &Value| {
+            quantity::value(claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or_default())
+        };
+        if bytes(new) <= bytes(old) {
+            return Ok(());
+        }
+        let name = old["metadata"]["name"].as_str().unwrap_or_default();
+        let claim = place(&call.request.namespace, name);
+        let is_on = |machine: &str| {
+            let machine = self.cache.get(&Resource::new(machines::GROUP, machines::MACHINES), machine);
+            // An instance without a machine is there while it is on.
+            machine.is_none_or(|machine| machine.to_value()["status"]["printableStatus"] != "Stopped")
+        };
+        let users = self.machines.that(&self.cache, "", |used| used.claims.contains(&claim));
+        if !users.iter().any(|machine| is_on(machine)) {
+            return Ok(());
+        }
+        let class = new["spec"]["storageClassName"].as_str().unwrap_or_default();
+        let class = self.cache.get(&Resource::new(STORAGE, "storageclasses"), &place("", class));
+        let provisioner = class.map(|class| class.to_value()["provisioner"].clone()).unwrap_or_default();
+        let allowed: Value =
+            serde_json::from_str(&self.setting(setting::CSI_ONLINE_EXPAND_VALIDATION)).unwrap_or_default();
+        if allowed[provisioner.as_str().unwrap_or_default()] == true {
+            return Ok(());
+        }
+        Err(ApiError::unprocessable(format!(
+            "pvc {claim} is not online expandable with its provider: stop the machines that use it, or allow it in the \
+             setting {}",
+            setting::CSI_ONLINE_EXPAND_VALIDATION
+        )))
     }
 
     /// No two images of a namespace are shown to people by one name.

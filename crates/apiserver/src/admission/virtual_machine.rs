@@ -50,6 +50,19 @@ impl ApiServer {
         self.check_alone(call, new, "/spec", &Uses::of_instance(new), &Uses::default()).await
     }
 
+    /// What is plugged into an instance while it runs is its alone, as what it began with.
+    pub(super) async fn admit_changed_instance(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        old: &Value,
+    ) -> Result<(), ApiError> {
+        if new["spec"] == old["spec"] {
+            return Ok(());
+        }
+        self.check_alone(call, new, "/spec", &Uses::of_instance(new), &Uses::of_instance(old)).await
+    }
+
     fn complete_machine(&self, vm: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
         let defaults = MachineDefaults {
             architecture: ARCHITECTURE.into(),
@@ -59,6 +72,10 @@ impl ApiServer {
                 .unwrap_or(MachineDefaults::default().termination_grace_period_secs),
             overcommit: Overcommit::parse(&self.setting(setting::OVERCOMMIT_CONFIG)),
             reserved_bytes: reserved_by_ratio(&self.setting(setting::GUEST_MEMORY_OVERHEAD_RATIO)),
+            hotplug_ratio: self
+                .setting(setting::MAX_HOTPLUG_RATIO)
+                .parse()
+                .unwrap_or(MachineDefaults::default().hotplug_ratio),
         };
         let definitions = Resource::new("k8s.cni.cncf.io", "network-attachment-definitions");
         let cluster_network_of = |namespace: &str, name: &str| {

@@ -23,6 +23,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::OFlags;
 use sheaf_world::Clock;
 use tokio::sync::Notify;
 
@@ -245,35 +246,43 @@ impl Shared {
 struct Files {
     path: PathBuf,
     limits: Limits,
-    file: File,
+    /// None when the last one has stepped aside and the next could not be opened yet.
+    file: Option<File>,
     size: u64,
 }
 
 impl Files {
     fn open(path: &Path, limits: Limits) -> io::Result<Self> {
-        let (file, size) = open(path)?;
-        let mut files = Files { path: path.to_owned(), limits, file, size };
-        files.end_a_broken_line()?;
-        Ok(files)
+        let (mut file, mut size) = open(path)?;
+        end_a_broken_line(&mut file, &mut size)?;
+        Ok(Files { path: path.to_owned(), limits, file: Some(file), size })
     }
 
     /// Writes whole lines, a new file beginning where the next one would make this too large.
     fn write(&mut self, mut lines: &[u8]) -> io::Result<()> {
         while !lines.is_empty() {
+            let file = match &mut self.file {
+                Some(file) => file,
+                None => {
+                    let (file, size) = open(&self.path)?;
+                    self.size = size;
+                    self.file.insert(file)
+                }
+            };
             let fits = self.limits.file_bytes.saturating_sub(self.size);
             let fits = usize::try_from(fits).unwrap_or(usize::MAX).min(lines.len());
             let end = match memchr::memrchr(b'\n', &lines[..fits]) {
                 Some(last) => last + 1,
                 None if self.size > 0 => {
-                    self.rotate()?;
+                    self.step_aside()?;
                     continue;
                 }
                 // One line that is larger than a file may be.
                 None => memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1),
             };
-            if let Err(why) = self.file.write_all(&lines[..end]) {
+            if let Err(why) = file.write_all(&lines[..end]) {
                 // Half a line would make the next one unreadable too.
-                let _ = self.file.set_len(self.size);
+                let _ = file.set_len(self.size);
                 return Err(why);
             }
             self.size += end as u64;
@@ -282,7 +291,9 @@ impl Files {
         Ok(())
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
+    /// Makes room for a new file. Once that is done it is not done again for want of the new one: every time would push
+    /// the oldest out.
+    fn step_aside(&mut self) -> io::Result<()> {
         let numbered = |n: usize| match n {
             0 => self.path.clone(),
             n => {
@@ -302,28 +313,35 @@ impl Files {
                 _ => {}
             }
         }
-        (self.file, self.size) = open(&self.path)?;
-        Ok(())
-    }
-
-    fn end_a_broken_line(&mut self) -> io::Result<()> {
-        if self.size == 0 {
-            return Ok(());
-        }
-        let mut last = [0];
-        self.file.seek(SeekFrom::End(-1))?;
-        self.file.read_exact(&mut last)?;
-        if last != *b"\n" {
-            self.file.write_all(b"\n")?;
-            self.size += 1;
-        }
+        self.file = None;
         Ok(())
     }
 }
 
-/// For its owner alone, also when somebody else made it.
+fn end_a_broken_line(file: &mut File, size: &mut u64) -> io::Result<()> {
+    if *size == 0 {
+        return Ok(());
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+        *size += 1;
+    }
+    Ok(())
+}
+
+/// For its owner alone, also when somebody else made it. A link is not followed: who can put one into a directory for logs
+/// would have root write, and change the rights of, whatever it points at.
 fn open(path: &Path) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().read(true).append(true).create(true).mode(PRIVATE).open(path)?;
+    let not_following = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(PRIVATE).custom_flags(not_following);
+    let file = options.open(path).map_err(|why| match path.is_symlink() {
+        true => io::Error::other("it is a symbolic link, which is not followed: name the file itself"),
+        false => why,
+    })?;
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::other("it is not a file"));

@@ -124,7 +124,7 @@ async fn a_disk_that_takes_nothing_is_counted_and_stops_nobody() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let dir = Dir::new("full");
     let mut files = Files::open(&dir.log(), Limits::default()).unwrap();
-    files.file = full;
+    files.file = Some(full);
     let shared = Arc::new(Shared {
         pending: Mutex::default(),
         work: Condvar::new(),
@@ -141,4 +141,53 @@ async fn a_disk_that_takes_nothing_is_counted_and_stops_nobody() {
     log.flush();
     assert_eq!(log.tally(), Tally { taken: 2, dropped: 0, failed: 2 });
     assert_eq!(log.shared.pending.lock().missing, 2, "to be told once it can be");
+}
+
+#[test]
+fn a_link_is_refused_and_what_it_points_at_is_left_alone() {
+    let dir = Dir::new("link");
+    let (precious, nothing) = (dir.0.join("precious"), dir.0.join("nothing"));
+    fs::write(&precious, "of somebody else").unwrap();
+    fs::set_permissions(&precious, Permissions::from_mode(0o644)).unwrap();
+    for target in [&precious, &nothing] {
+        std::os::unix::fs::symlink(target, dir.log()).unwrap();
+        let why = Log::open(&dir.log(), Limits::default(), clock()).unwrap_err();
+        assert_eq!(why.to_string(), "it is a symbolic link, which is not followed: name the file itself");
+        fs::remove_file(dir.log()).unwrap();
+    }
+    assert_eq!(dir.read("precious"), "of somebody else");
+    assert_eq!(fs::metadata(&precious).unwrap().permissions().mode() & 0o777, 0o644);
+    assert!(!nothing.exists());
+}
+
+#[test]
+fn a_link_that_takes_the_place_of_the_log_is_not_followed_either() {
+    let dir = Dir::new("later-link");
+    let mut files = Files::open(&dir.log(), Limits { file_bytes: 8, files: 3 }).unwrap();
+    files.write(b"first\n").unwrap();
+    files.step_aside().unwrap();
+    fs::write(dir.0.join("precious"), "of somebody else").unwrap();
+    std::os::unix::fs::symlink(dir.0.join("precious"), dir.log()).unwrap();
+    assert!(files.write(b"second\n").is_err());
+    assert_eq!(dir.read("precious"), "of somebody else");
+}
+
+#[test]
+fn files_step_aside_once_however_often_the_next_one_cannot_be_opened() {
+    let dir = Dir::new("aside");
+    let mut files = Files::open(&dir.log(), Limits { file_bytes: 8, files: 3 }).unwrap();
+    for line in ["first\n", "second\n", "third\n"] {
+        files.write(line.as_bytes()).unwrap();
+    }
+    files.step_aside().unwrap();
+    // What is no file is in its place.
+    fs::create_dir(dir.log()).unwrap();
+    for _ in 0..5 {
+        assert!(files.write(b"fourth\n").is_err());
+    }
+    fs::remove_dir(dir.log()).unwrap();
+    files.write(b"fifth\n").unwrap();
+    assert_eq!(dir.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
+    let read = ["audit.log", "audit.log.1", "audit.log.2"].map(|name| dir.read(name));
+    assert_eq!(read, ["fifth\n", "third\n", "second\n"]);
 }

@@ -181,7 +181,9 @@ impl Trail {
                 (Some(_), None) | (None, _) => Shown::Nothing,
             };
             let shown = match response.body() {
-                ApiBody::Stream(_) if recording.level == Level::RequestResponse => Shown::TooLarge,
+                ApiBody::Stream(_) | ApiBody::Passed(_) if recording.level == Level::RequestResponse => {
+                    Shown::TooLarge
+                }
                 _ => shown,
             };
             self.line_of(Stage::ResponseComplete, shown, name_in(&response).as_deref())
@@ -207,7 +209,7 @@ impl Trail {
             return response;
         }
         response.map(|body| match body {
-            ApiBody::Full(bytes) => ApiBody::Full(bytes),
+            body @ (ApiBody::Full(_) | ApiBody::Passed(_)) => body,
             ApiBody::Stream(pieces) => ApiBody::Stream(Box::pin(pieces.map(move |piece| {
                 let _held = &ending;
                 piece
@@ -234,7 +236,7 @@ impl Trail {
                 let media = response.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
                 Some((media.to_owned(), bytes.clone()))
             }
-            ApiBody::Full(None) | ApiBody::Stream(_) => None,
+            ApiBody::Full(None) | ApiBody::Stream(_) | ApiBody::Passed(_) => None,
         }
     }
 
@@ -391,7 +393,7 @@ fn name_in(response: &ApiResponse) -> Option<String> {
         ApiBody::Full(Some(bytes)) if response.status() == success::CREATED => {
             serde_json::from_slice::<Object>(bytes).ok()?.metadata.name
         }
-        ApiBody::Full(_) | ApiBody::Stream(_) => None,
+        ApiBody::Full(_) | ApiBody::Stream(_) | ApiBody::Passed(_) => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What Harvester's clients expect of every cluster: its settings, the default storage class, the management network
+//! What Harvester's clients expect of every cluster: its settings, the default classes, the management network
 //! and its addresses, where the API is, and that machines can be run.
 //!
 //! Made once each. The addresses of the default network are settled by the first start: machines have them.
@@ -9,7 +9,7 @@ use sheaf_resources::{
         cluster_network,
         ip_pool::DEFAULT_NETWORK,
         namespace::{HARVESTER_PUBLIC, HARVESTER_SYSTEM},
-        setting, storage_class,
+        setting, storage_class, volume_snapshot, volume_snapshot_class,
     },
     rbac,
 };
@@ -42,6 +42,8 @@ pub(super) fn objects(config: &ApiConfig, now: &str) -> Vec<Wanted> {
     objects.extend([
         wanted("network.harvesterhci.io", "clusternetworks", management_network(now)),
         wanted("storage.k8s.io", "storageclasses", default_class()),
+        wanted(volume_snapshot::GROUP, "volumesnapshotclasses", snapshot_class()),
+        wanted(volume_snapshot::GROUP, "volumesnapshotclasses", backup_class()),
         wanted("", "configmaps", vip(config)),
         wanted("kubevirt.io", "kubevirts", kube_virt(now)),
         wanted(RBAC, "rolebindings", public_view()),
@@ -82,6 +84,31 @@ fn default_class() -> Value {
         "provisioner": storage_class::PROVISIONER,
         "parameters": {"numberOfReplicas": "3", "staleReplicaTimeout": "30", "migratable": "true"},
         "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate", "allowVolumeExpansion": true,
+    })
+}
+
+/// Snapshots that stay in the cluster. Those who name no class mean these.
+fn snapshot_class() -> Value {
+    json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
+        "metadata": {
+            "name": volume_snapshot_class::LONGHORN_SNAPSHOT,
+            "annotations": {volume_snapshot_class::DEFAULT_CLASS: "true"},
+        },
+        "driver": storage_class::PROVISIONER,
+        "parameters": {volume_snapshot_class::TYPE_PARAMETER: volume_snapshot_class::TYPE_SNAPSHOT},
+        "deletionPolicy": "Delete",
+    })
+}
+
+/// Snapshots that go to a backup target. Settings name the class, and there is none to go to yet.
+fn backup_class() -> Value {
+    json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
+        "metadata": {"name": volume_snapshot_class::LONGHORN_BACKUP},
+        "driver": storage_class::PROVISIONER,
+        "parameters": {volume_snapshot_class::TYPE_PARAMETER: volume_snapshot_class::TYPES_BACKUP[0]},
+        "deletionPolicy": "Delete",
     })
 }
 

@@ -11,9 +11,11 @@
 //!    refused
 //! ```
 //!
-//! - Nobody who is alone is held up: all seats are theirs.
-//! - A request that needs several seats is not overtaken for ever: nobody behind it in the order is seated before it.
+//! - Nobody who is alone is held up while a seat is free: all of them are theirs.
+//! - A request that needs several seats sits down as soon as one is free, and then takes those of who comes later, too. If it
+//!   waited for all of them, seats would be empty meanwhile, or others would overtake it for ever.
 //! - A request whose sender leaves, or whose handling panics, leaves its queue and its seats by being dropped.
+//! - A request that waits for another one, and not for work, stands up meanwhile ([`Seat::without`]).
 //!
 //! Deliberately absent: taking a seat away from who has it. Nothing survives a restart, nor should it.
 
@@ -45,13 +47,13 @@ pub enum Unseated {
 /// Seats that several identities share.
 #[derive(Debug)]
 pub struct Queues {
-    seats: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    free: usize,
+    seats: usize,
+    is_of_any_length: bool,
     /// Those who hold seats or wait for some, by name.
     flows: BTreeMap<String, Flow>,
     /// Counts who was seated, so that turns can be told.
@@ -106,41 +108,78 @@ impl Drop for Seat {
     }
 }
 
+impl Seat {
+    /// Waits for something without the seats. Who comes back sits down at once, also where none is free: what was waited
+    /// for must not wait for seats in turn.
+    pub async fn without<T>(&self, waiting: impl Future<Output = T>) -> T {
+        let _standing = Standing::up(self);
+        waiting.await
+    }
+}
+
+/// Somebody who has stood up, until it is dropped.
+struct Standing<'a>(&'a Seat);
+
+impl<'a> Standing<'a> {
+    fn up(seat: &'a Seat) -> Self {
+        seat.queues.give_back(&seat.who, seat.width);
+        Standing(seat)
+    }
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        let seat = self.0;
+        seat.queues.state.lock().occupy(&seat.who, seat.width);
+    }
+}
+
 impl Queues {
     pub fn new(seats: usize) -> Arc<Self> {
-        let state = State { free: seats, ..State::default() };
-        Arc::new(Queues { seats, state: Mutex::new(state) })
+        Arc::new(Queues { state: Mutex::new(State { seats, ..State::default() }) })
+    }
+
+    /// For requests that are inside already, and bounded where they came in.
+    pub fn of_any_length(seats: usize) -> Arc<Self> {
+        let state = State { seats, is_of_any_length: true, ..State::default() };
+        Arc::new(Queues { state: Mutex::new(state) })
     }
 
     pub fn seats(&self) -> usize {
-        self.seats
+        self.state.lock().seats
     }
 
     pub fn tally(&self) -> Tally {
         self.state.lock().tally
     }
 
+    /// So many seats, if they are free and nobody waits.
+    pub fn try_take(self: &Arc<Self>, who: &str, width: usize) -> Option<Seat> {
+        let mut state = self.state.lock();
+        let width = state.possible(width);
+        if state.tally.waiting > 0 || state.free() == 0 {
+            return None;
+        }
+        state.seat(who, width);
+        Some(Seat { queues: self.clone(), who: who.into(), width })
+    }
+
     /// Waits for `width` seats, in the queue of `who`.
     pub async fn take(self: &Arc<Self>, who: &str, width: usize) -> Result<Seat, Unseated> {
-        // More than there are would be waited for in vain.
-        let width = width.clamp(1, self.seats);
-        let (ticket, called) = {
+        if let Some(seat) = self.try_take(who, width) {
+            return Ok(seat);
+        }
+        let (ticket, width, called) = {
             let mut state = self.state.lock();
-            if state.tally.waiting == 0 && state.free >= width {
-                state.seat(who, width);
-                return Ok(Seat { queues: self.clone(), who: who.into(), width });
-            }
-            let waiting = state.flows.get(who).map_or(0, |flow| flow.queue.len());
-            // The fuller it is, the fewer may be of one; the first of a newcomer finds a place all the same.
-            let most = MOST_OF_ONE.min(MOST.saturating_sub(state.tally.waiting)).max(1);
-            if waiting >= most || state.tally.waiting >= 2 * MOST {
+            let width = state.possible(width);
+            if state.is_full_for(who) {
                 state.tally.full += 1;
                 return Err(Unseated::Full);
             }
-            let waiter = state.enqueue(who, width);
-            // Where only a wide request waits, a narrow one of somebody who holds less may still go first.
+            let (ticket, called) = state.enqueue(who, width);
+            // A seat may have become free since it was looked.
             state.call_next();
-            waiter
+            (ticket, width, called)
         };
         let mut place = Place { queues: self, who, ticket, width, is_settled: false };
         let called = timeout(PATIENCE, called).await.is_ok();
@@ -153,7 +192,6 @@ impl Queues {
 
     fn give_back(&self, who: &str, width: usize) {
         let mut state = self.state.lock();
-        state.free += width;
         state.tally.taken -= width;
         state.tally.seated -= 1;
         if let Some(flow) = state.flows.get_mut(who) {
@@ -167,12 +205,32 @@ impl Queues {
 }
 
 impl State {
+    /// None where more are taken than there are.
+    fn free(&self) -> usize {
+        self.seats.saturating_sub(self.tally.taken)
+    }
+
+    /// More than there are would be waited for in vain.
+    fn possible(&self, width: usize) -> usize {
+        width.clamp(1, self.seats)
+    }
+
+    fn is_full_for(&self, who: &str) -> bool {
+        let waiting = self.flows.get(who).map_or(0, |flow| flow.queue.len());
+        // The fuller it is, the fewer may be of one; the first of a newcomer finds a place all the same.
+        let most = MOST_OF_ONE.min(MOST.saturating_sub(self.tally.waiting)).max(1);
+        !self.is_of_any_length && (waiting >= most || self.tally.waiting >= 2 * MOST)
+    }
+
     fn seat(&mut self, who: &str, width: usize) {
-        self.free -= width;
+        self.tally.dispatched += 1;
+        self.occupy(who, width);
+    }
+
+    fn occupy(&mut self, who: &str, width: usize) {
         self.turn += 1;
         self.tally.taken += width;
         self.tally.seated += 1;
-        self.tally.dispatched += 1;
         let flow = match self.flows.get_mut(who) {
             Some(flow) => flow,
             None => self.flows.entry(who.to_owned()).or_default(),
@@ -192,12 +250,9 @@ impl State {
 
     /// Seats whoever is next, for as long as there is room.
     fn call_next(&mut self) {
-        while self.tally.waiting > 0 {
+        while self.tally.waiting > 0 && self.free() > 0 {
             let waiting = self.flows.iter().filter(|(_, flow)| !flow.queue.is_empty());
-            let Some((who, flow)) = waiting.min_by_key(|(_, flow)| (flow.held, flow.last)) else { return };
-            if flow.queue.front().is_none_or(|first| first.width > self.free) {
-                return;
-            }
+            let Some((who, _)) = waiting.min_by_key(|(_, flow)| (flow.held, flow.last)) else { return };
             let who = who.clone();
             let first = self.flows.get_mut(&who).and_then(|flow| flow.queue.pop_front());
             let Some(first) = first else { return };

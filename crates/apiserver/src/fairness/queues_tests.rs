@@ -43,6 +43,35 @@ async fn who_is_alone_has_every_seat_and_never_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_alone_leaves_no_seat_empty_however_wide_the_requests_are() {
+    let queues = Queues::new(128);
+    // Lists of all sizes on 64 connections, gets among them, each of which asks again as soon as it is answered.
+    let began = Instant::now();
+    let connections: Vec<_> = (0..64)
+        .map(|n: usize| {
+            let queues = queues.clone();
+            tokio::spawn(async move {
+                for turn in 0..20 {
+                    let width = [1, 5, 20, 32][(n + turn) % 4];
+                    let _seat = queues.take("admin", width).await.unwrap();
+                    sleep(SECOND).await;
+                }
+            })
+        })
+        .collect();
+    while connections.iter().any(|connection| !connection.is_finished()) {
+        sleep(SECOND / 10).await;
+        let tally = queues.tally();
+        assert!(tally.waiting == 0 || tally.taken >= 128, "{tally:?}");
+        assert!(tally.taken < 128 + 32, "{tally:?}");
+    }
+    // So many seats for so long is the work there was.
+    let work = 64 * 20 * (1 + 5 + 20 + 32) / 4;
+    assert!(began.elapsed() <= SECOND * work / 128 + SECOND * 20, "{:?}", began.elapsed());
+    assert_eq!((queues.tally().dispatched, queues.tally().taken), (64 * 20, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_of_one_holds_up_another_for_one_request_at_most() {
     let queues = Queues::new(4);
     let flood: Vec<_> = (0..200).map(|_| work(&queues, "flood", 1, SECOND / 4)).collect();
@@ -175,4 +204,50 @@ async fn a_panic_gives_the_seat_back() {
     });
     assert!(panicked.await.unwrap_err().is_panic());
     assert_eq!(queues.tally().taken, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_another_stands_up_and_sits_down_again_at_once() {
+    let queues = Queues::new(2);
+    let wide = queues.take("a", 2).await.unwrap();
+    let (tell, told) = oneshot::channel::<()>();
+    let mut waiting = Box::pin(wide.without(told));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    assert_eq!((queues.tally().seated, queues.tally().taken), (0, 0));
+    let others = [queues.take("b", 1).await.unwrap(), queues.take("b", 1).await.unwrap()];
+    tell.send(()).unwrap();
+    assert!(waiting.await.is_ok(), "although there is no seat");
+    assert_eq!(queues.tally().taken, 4);
+    let next = work(&queues, "c", 1, Duration::ZERO);
+    drop(others);
+    sleep(SECOND).await;
+    assert!(!next.is_finished(), "all seats are taken still");
+    drop(wide);
+    next.await.unwrap().unwrap();
+    assert_eq!(queues.tally(), Tally { dispatched: 4, ..Tally::default() });
+    assert!(queues.state.lock().flows.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_standing_takes_no_seat_with_it() {
+    let queues = Queues::new(1);
+    let of_task = queues.clone();
+    let standing = tokio::spawn(async move {
+        let seat = of_task.take("a", 1).await.unwrap();
+        seat.without(std::future::pending::<()>()).await;
+    });
+    sleep(SECOND).await;
+    standing.abort();
+    assert!(standing.await.unwrap_err().is_cancelled());
+    assert_eq!(queues.tally(), Tally { dispatched: 1, ..Tally::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_any_length_refuses_nobody() {
+    let queues = Queues::of_any_length(1);
+    let held = queues.take("a", 1).await.unwrap();
+    let waiting: Vec<_> = (0..4 * MOST).map(|_| work(&queues, "a", 1, Duration::ZERO)).collect();
+    sleep(SECOND).await;
+    drop(held);
+    assert_eq!(all(waiting).await.len(), 4 * MOST);
 }

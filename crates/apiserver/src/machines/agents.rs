@@ -22,7 +22,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsConnector;
 
@@ -35,7 +35,9 @@ use crate::{
 
 /// How the agent is asked to hand its connection over.
 const UPGRADE: &str = "sheaf-stream";
+/// Also how long an agent that is just being started again is waited for.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+const DIAL_AGAIN: Duration = Duration::from_millis(100);
 /// A node that lost its power is noticed after this, also on a stream where nothing moves.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Longer than an agent waits for a guest.
@@ -156,13 +158,7 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let address = self.address_of_agent(node)?;
-        let dialled = timeout(DIAL_PATIENCE, self.nodes.agents.dial(node, address)).await;
-        let connection = match dialled {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(why)) => return Err(broken(node, &why)),
-            Err(_) => return Err(silent(node)),
-        };
+        let connection = self.dial_agent(node).await?;
         let (sender, driver) =
             http1::handshake(TokioIo::new(connection)).await.map_err(|why| broken(node, &why))?;
         tokio::spawn(async move {
@@ -171,6 +167,27 @@ impl ApiServer {
             }
         });
         Ok(sender)
+    }
+
+    /// A connection to the agent of `node`. Machines outlive their agent, so right after a restart the Node object
+    /// still names the port of the agent that was: where nobody listens, it is looked up and tried again.
+    async fn dial_agent(&self, node: &str) -> Result<Box<dyn AgentConnection>, ApiError> {
+        let mut refused = None;
+        let dialling = async {
+            loop {
+                let address = self.address_of_agent(node)?;
+                match self.nodes.agents.dial(node, address).await {
+                    Err(why) if is_of_a_restart(&why) => refused = Some(why),
+                    dialled => return dialled.map_err(|why| broken(node, &why)),
+                }
+                sleep(DIAL_AGAIN).await;
+            }
+        };
+        match (timeout(DIAL_PATIENCE, dialling).await, refused) {
+            (Ok(dialled), _) => dialled,
+            (Err(_), Some(why)) => Err(broken(node, &why)),
+            (Err(_), None) => Err(silent(node)),
+        }
     }
 
     /// Where a node's agent listens, as its Node object says.
@@ -188,6 +205,12 @@ impl ApiServer {
             _ => Err(ApiError::internal(format!("node {node} does not say where its agent listens"))),
         }
     }
+}
+
+/// Nobody listens, or whoever did has just ended.
+fn is_of_a_restart(why: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    matches!(why.kind(), ConnectionRefused | ConnectionReset | ConnectionAborted | UnexpectedEof)
 }
 
 /// What the agent of `node` said against a request about one object.

@@ -12,6 +12,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Power(Power),
+    /// A volume that is to come to a machine, or to go.
+    Volume {
+        comes: bool,
+        of_vm: bool,
+    },
     Order(Order),
     Question(Question),
     Screenshot,
@@ -61,6 +66,7 @@ const VMIS: &str = "virtualmachineinstances";
 
 /// Resource, subresource and verb of everything that is served.
 const LISTED: &[(&str, &str, Verb)] = &[
+    (VMIS, "addvolume", Verb::Update),
     (VMIS, "console", Verb::Get),
     (VMIS, "filesystemlist", Verb::Get),
     (VMIS, "freeze", Verb::Update),
@@ -68,6 +74,7 @@ const LISTED: &[(&str, &str, Verb)] = &[
     (VMIS, "history", Verb::Get),
     (VMIS, "pause", Verb::Update),
     (VMIS, "portforward", Verb::Get),
+    (VMIS, "removevolume", Verb::Update),
     (VMIS, "reset", Verb::Update),
     (VMIS, "softreboot", Verb::Update),
     (VMIS, "unfreeze", Verb::Update),
@@ -75,7 +82,9 @@ const LISTED: &[(&str, &str, Verb)] = &[
     (VMIS, "userlist", Verb::Get),
     (VMIS, "vnc", Verb::Get),
     (VMIS, "vnc/screenshot", Verb::Get),
+    (VMS, "addvolume", Verb::Update),
     (VMS, "portforward", Verb::Get),
+    (VMS, "removevolume", Verb::Update),
     (VMS, "restart", Verb::Update),
     (VMS, "start", Verb::Update),
     (VMS, "stop", Verb::Update),
@@ -83,20 +92,16 @@ const LISTED: &[(&str, &str, Verb)] = &[
 
 /// What the original has and this server does not have yet: answered with what is missing.
 const NOT_YET: &[(&str, &str)] = &[
-    (VMS, "addvolume"),
     (VMS, "evacuate/cancel"),
     (VMS, "expand-spec"),
     (VMS, "memorydump"),
     (VMS, "migrate"),
     (VMS, "objectgraph"),
     (VMS, "removememorydump"),
-    (VMS, "removevolume"),
-    (VMIS, "addvolume"),
     (VMIS, "backup"),
     (VMIS, "evacuate/cancel"),
     (VMIS, "objectgraph"),
     (VMIS, "redefine-checkpoint"),
-    (VMIS, "removevolume"),
     (VMIS, "sev/fetchcertchain"),
     (VMIS, "sev/injectlaunchsecret"),
     (VMIS, "sev/querylaunchmeasurement"),
@@ -141,6 +146,8 @@ pub fn asked(request: &ResourceRequest) -> Result<Option<Asked>, ApiError> {
         (VMS, "start") => Asked::Power(Power::Start),
         (VMS, "stop") => Asked::Power(Power::Stop),
         (VMS, "restart") => Asked::Power(Power::Restart),
+        (VMS | VMIS, "addvolume") => Asked::Volume { comes: true, of_vm: resource == VMS },
+        (VMS | VMIS, "removevolume") => Asked::Volume { comes: false, of_vm: resource == VMS },
         (VMS, "portforward") => Asked::StreamOfVm(port_forward(&request.subresource)?),
         (VMIS, "portforward") => Asked::Stream(port_forward(&request.subresource)?),
         (VMIS, "console") => Asked::Stream(Stream::Console),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   start, stop, restart ---------> planner decides --> the objects change, controllers act
+//!   addvolume, removevolume ------> the same, and the agent of a running machine's node
 //!   pause, reset, guestosinfo ... -> may it be asked? --> the agent of the machine's node
 //!   console, vnc, portforward ----> may it be asked? --> a stream from that agent <--> WebSocket
 //! ```
@@ -16,6 +17,7 @@ mod origin;
 mod power;
 mod screen;
 mod streams;
+mod volumes;
 mod websocket;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -135,10 +137,12 @@ impl ApiServer {
         self.authorize_and_note(user, &listing::as_authorized(request), query, trail)?;
         let Some(asked) = listing::asked(request)? else { return Ok(no_such_page()) };
         let body = match asked {
-            Asked::Power(_) | Asked::Order(_) if trail.in_process => {
+            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) if trail.in_process => {
                 crate::body::read(body, crate::body::MAX_BODY).await?
             }
-            Asked::Power(_) | Asked::Order(_) => self.intake.take(&user.name, body).await?.body,
+            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) => {
+                self.intake.take(&user.name, body).await?.body
+            }
             Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => Bytes::new(),
             Asked::Screenshot | Asked::History => Bytes::new(),
         };
@@ -146,7 +150,9 @@ impl ApiServer {
         let body = read(&body)?;
         // All else is for the agent to do, and whoever asks waits for it.
         let _seat = match asked {
-            Asked::Power(_) => self.seat_for(user, trail.in_process, request, query, 0).await?,
+            Asked::Power(_) | Asked::Volume { .. } => {
+                self.seat_for(user, trail.in_process, request, query, 0).await?
+            }
             _ => None,
         };
         let call =
@@ -154,6 +160,7 @@ impl ApiServer {
         self.reach(Freshness::Latest).await?;
         match asked {
             Asked::Power(power) => self.change_power(&call, power).await,
+            Asked::Volume { comes, of_vm } => self.change_volumes(&call, comes, of_vm).await,
             Asked::Order(order) => self.give_order(&call, order).await,
             Asked::Question(question) => self.ask_guest(&call, question).await,
             Asked::Screenshot => self.screenshot(&call).await,

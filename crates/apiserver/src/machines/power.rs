@@ -187,10 +187,21 @@ impl ApiServer {
     }
 
     /// Changes one object as an ordinary update would; answers its version then.
-    async fn write_machine(
+    pub(super) async fn write_machine(
         &self,
         target: &Place<'_>,
         user: &Arc<User>,
+        change: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<String, ApiError> {
+        self.try_to_write_machine(target, user, false, change).await
+    }
+
+    /// The same, or only what would come of it.
+    pub(super) async fn try_to_write_machine(
+        &self,
+        target: &Place<'_>,
+        user: &Arc<User>,
+        dry_run: bool,
         change: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<String, ApiError> {
         let served = self.served_machine(target.plural)?;
@@ -211,9 +222,10 @@ impl ApiServer {
             headers: &headers,
             body: bytes::Bytes::new(),
             user,
+            seat: None,
             warnings: &warnings,
         };
-        match self.modify(&call, target.part, false, change).await? {
+        match self.modify(&call, target.part, dry_run, change).await? {
             Written::Stored(object) => Ok(object.revision.to_string()),
             Written::Imagined(object) => Ok(version_of(&object).to_owned()),
         }
@@ -234,11 +246,11 @@ struct Shortened {
 }
 
 /// Which object is written, and which part of it.
-struct Place<'a> {
-    plural: &'static str,
-    namespace: &'a str,
-    name: &'a str,
-    part: Part,
+pub(super) struct Place<'a> {
+    pub plural: &'static str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub part: Part,
 }
 
 fn decide(
@@ -268,10 +280,10 @@ pub(super) fn told(why: Refusal, what: Named<'_>, name: &str) -> ApiError {
     }
 }
 
-fn own_user() -> Arc<User> {
+pub(super) fn own_user() -> Arc<User> {
     Arc::new(User { name: OWN_USER.into(), groups: vec![MASTERS.into()], ..User::default() })
 }
 
-fn accepted() -> ApiResponse {
+pub(super) fn accepted() -> ApiResponse {
     respond::nothing(success::ACCEPTED)
 }

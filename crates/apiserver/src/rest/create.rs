@@ -79,6 +79,8 @@ impl ApiServer {
                     names::generated_name(&prefix, &self.world.chance.name_suffix()).into();
             }
             (call.served.kind.behaviour.default)(&mut object);
+            // Before anybody looks whether a name is taken: see there.
+            let names = self.namespace_of_names(call);
             self.admit(call, admission::Operation::Create { new: &mut object }).await?;
             self.validate(call, &object, None)?;
             name = object["metadata"]["name"].as_str().unwrap_or_default().to_string();
@@ -94,7 +96,7 @@ impl ApiServer {
                 }
                 continue;
             }
-            let along = charge.along.if_also(namespace);
+            let along = charge.along.if_also(namespace).rewriting(names);
             let own = call.served.resource.store_key(&place);
             let done = self.put_along(call.served, &place, &object, None, along).await;
             drop(charge.turn);

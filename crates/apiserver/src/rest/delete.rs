@@ -84,7 +84,8 @@ impl ApiServer {
             namespace: object.namespace().to_string(),
             ..call.request.clone()
         };
-        let one = Call { request: &request, body: call.body.clone(), ..*call };
+        // While one of them waits, others are worked on in the same seats.
+        let one = Call { request: &request, body: call.body.clone(), seat: None, ..*call };
         match self.delete_object(&one, object.name(), options).await {
             Ok(Deleted::Gone(object) | Deleted::Marked(object)) => {
                 Ok(Some(super::get::shown(&call.served.kind, &object)))

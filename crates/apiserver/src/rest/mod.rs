@@ -27,6 +27,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::{
+    fairness::queues::Seat,
     identity::User,
     registry::Served,
     request::{Query, ResourceRequest},
@@ -42,6 +43,8 @@ pub struct Call<'a> {
     pub headers: &'a HeaderMap,
     pub body: Bytes,
     pub user: &'a Arc<User>,
+    /// What it holds while it is worked on, unless that is nothing or is not its alone.
+    pub seat: Option<&'a Seat>,
     /// What the client should know although its request succeeds.
     pub warnings: &'a Warnings,
 }

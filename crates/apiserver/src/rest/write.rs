@@ -11,7 +11,10 @@ use super::Call;
 use crate::{
     ApiServer,
     body::MAX_BODY,
-    cache::object::{self, CachedObject},
+    cache::{
+        Resource,
+        object::{self, CachedObject},
+    },
     negotiate,
     registry::Served,
     respond::{self, ApiResponse},
@@ -40,6 +43,15 @@ impl Along {
     /// The same, on one more condition.
     pub fn if_also(mut self, condition: Option<Expect>) -> Self {
         self.expect.extend(condition);
+        self
+    }
+
+    /// The same, and a namespace is written as it was seen.
+    pub fn rewriting(mut self, namespace: Option<Arc<CachedObject>>) -> Self {
+        if let Some(namespace) = namespace {
+            let key = Resource::new("", "namespaces").store_key(&namespace.place);
+            self.put(key, namespace.revision, namespace.to_value());
+        }
         self
     }
 }

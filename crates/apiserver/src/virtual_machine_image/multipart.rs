@@ -24,9 +24,9 @@ pub enum FormError {
     CutShort,
 }
 
-/// A form of which one part is wanted.
+/// A form of which one part is wanted: the first that has one of these names.
 pub struct Form {
-    wanted: &'static str,
+    wanted: &'static [&'static str],
     /// What stands before every part, its line break included.
     delimiter: Vec<u8>,
     held: BytesMut,
@@ -47,7 +47,7 @@ enum At {
 
 impl Form {
     /// A form with this content type.
-    pub fn of(content_type: &str, wanted: &'static str) -> Result<Form, FormError> {
+    pub fn of(content_type: &str, wanted: &'static [&'static str]) -> Result<Form, FormError> {
         let boundary = parameter(content_type, "boundary").ok_or(FormError::NoBoundary)?;
         if boundary.is_empty() || boundary.len() > MAX_BOUNDARY {
             return Err(FormError::NoBoundary);
@@ -115,11 +115,11 @@ impl Form {
     }
 }
 
-fn is_named(headers: &[u8], wanted: &str) -> bool {
+fn is_named(headers: &[u8], wanted: &[&str]) -> bool {
     String::from_utf8_lossy(headers).split("\r\n").any(|line| {
         let Some((name, value)) = line.split_once(':') else { return false };
         name.trim().eq_ignore_ascii_case("content-disposition")
-            && parameter(value, "name").as_deref() == Some(wanted)
+            && parameter(value, "name").is_some_and(|name| wanted.contains(&name.as_str()))
     })
 }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn read(body: &[u8], piece: usize) -> (Vec<u8>, Result<(), FormError>) {
-        let mut form = Form::of(TYPE, "chunk").unwrap();
+        let mut form = Form::of(TYPE, &["chunk", "disk"]).unwrap();
         let mut found = Vec::new();
         for piece in body.chunks(piece) {
             found.extend_from_slice(&form.push(piece).unwrap());
@@ -182,6 +182,7 @@ mod tests {
         for piece in 1..body.len() {
             assert_eq!(read(&body, piece), (content.to_vec(), Ok(())), "{piece}");
         }
+        assert_eq!(read(&form(&[("disk", b"x"), ("chunk", b"y")]), 9), (b"x".to_vec(), Ok(())));
     }
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(read(&body[..body.len() - 12], 7).1, Err(FormError::CutShort));
         assert_eq!(read(&form(&[("file", b"content")]), 7).1, Err(FormError::NoSuchPart));
         assert_eq!(read(b"", 1).1, Err(FormError::NoSuchPart));
-        let mut form = Form::of(TYPE, "chunk").unwrap();
+        let mut form = Form::of(TYPE, &["chunk", "disk"]).unwrap();
         let endless = [b"------b\r\n".to_vec(), vec![b'x'; MAX_HEADERS + 1]].concat();
         assert_eq!(form.push(&endless), Err(FormError::LongHeaders));
     }
@@ -227,7 +228,7 @@ mod tests {
 
         #[test]
         fn no_form_makes_the_reader_panic(body in prop::collection::vec(any::<u8>(), 0..300), piece in 1_usize..50) {
-            let mut form = Form::of(TYPE, "chunk").unwrap();
+            let mut form = Form::of(TYPE, &["chunk", "disk"]).unwrap();
             for piece in body.chunks(piece) {
                 let _ = form.push(piece);
             }

@@ -65,6 +65,24 @@ async fn levels_add_what_was_sent_and_what_was_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_sent_to_a_resource_that_nobody_serves_has_a_line_without_it() {
+    let log = Audited::at(Level::RequestResponse).await;
+    let body = json!({"metadata": {"name": "m"}, "spec": {"note": "of no known kind"}}).to_string();
+    for (method, uri) in [
+        (Method::POST, "/apis/example.com/v1/namespaces/default/vaults"),
+        (Method::PUT, "/apis/example.com/v1/namespaces/default/vaults/m"),
+        (Method::POST, "/api/v2/namespaces/default/secrets"),
+    ] {
+        let refused = log.ask(&root(), method, uri, &[JSON], body.clone()).await;
+        assert_eq!(refused.code, 404, "{uri}");
+        let event = log.events_of(&refused.id).remove(0);
+        assert_eq!((&event["requestURI"], &event["responseStatus"]["code"]), (&json!(uri), &json!(404)));
+        assert!(event.get("requestObject").is_none(), "{event}");
+    }
+    assert!(!log.files().concat().contains("of no known kind"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_acts_as_another_is_named_with_the_other() {
     let log = Audited::at(Level::Metadata).await;
     let headers = [("impersonate-user", "jo"), ("impersonate-group", "team")];

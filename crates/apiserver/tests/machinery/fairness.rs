@@ -113,7 +113,8 @@ fn flood(server: &ApiServer, who: &str, requests: usize) -> Vec<tokio::task::Joi
     (0..requests).map(one).collect()
 }
 
-async fn gauge(server: &ApiServer, name: &str) -> u64 {
+/// One of the numbers of those who are neither nodes nor the cluster's own hands.
+pub async fn gauge(server: &ApiServer, name: &str) -> u64 {
     let peer = known("system:sheaf:test", &[MASTERS]);
     let request = Request::get("/metrics").body(Full::new(Bytes::new())).unwrap();
     let page = server.handle(request, &peer).await.into_body().collect().await.unwrap().to_bytes();
@@ -151,6 +152,31 @@ async fn who_is_alone_is_neither_held_up_nor_refused() {
         for answer in answers.into_iter().map(Result::unwrap) {
             assert_eq!(answer.code, 201);
             assert!(answer.took < SLOW + SLOW / 10, "{:?}", answer.took);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_alone_has_long_lists_on_many_connections_answered_at_once() {
+    let (server, store) = slow().await;
+    store.is_slow.store(false, Ordering::Relaxed);
+    for part in ["a", "b", "c"] {
+        for made in join_all(flood(&server, part, 300)).await {
+            assert_eq!(made.unwrap().code, 201);
+        }
+    }
+    // Ten seats each.
+    for form in ["", "?labelSelector=a!%3Db", "?limit=1000"] {
+        let uri = format!("{MAPS}{form}");
+        let lists = (0..64).map(|_| {
+            let (server, uri) = (server.clone(), uri.clone());
+            tokio::spawn(
+                async move { ask(&server, &person("admin"), Method::GET, &uri, String::new()).await },
+            )
+        });
+        for answer in join_all(lists).await.into_iter().map(Result::unwrap) {
+            assert_eq!((answer.code, answer.took), (200, Duration::ZERO), "{uri}");
+            assert_eq!(answer.body["items"].as_array().unwrap().len(), 901, "{uri}");
         }
     }
 }
@@ -214,4 +240,38 @@ async fn a_handler_that_panics_gives_its_seat_back() {
     store.panics.store(false, Ordering::Relaxed);
     assert_eq!(gauge(&server, "current_executing_seats").await, 0);
     assert_eq!(join_all(flood(&server, "goes-on", 1)).await.remove(0).unwrap().code, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_in_a_namespace_with_a_quota_takes_no_seats_and_every_other_turn_at_most() {
+    let (server, store) = slow().await;
+    store.is_slow.store(false, Ordering::Relaxed);
+    let quota =
+        json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "1000"}}}).to_string();
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    assert_eq!(ask(&server, &person("admin"), Method::POST, quotas, quota).await.code, 201);
+    store.is_slow.store(true, Ordering::Relaxed);
+    let crowd = flood(&server, "crowd", 500);
+    sleep(SLOW / 10).await;
+    assert_eq!(gauge(&server, "current_executing_seats").await, 1, "of the one whose turn it is");
+    let other = person("other");
+    for _ in 0..4 {
+        let reads = (0..64).map(|_| ask(&server, &other, Method::GET, MAPS, String::new()));
+        for read in join_all(reads).await {
+            assert_eq!(read.code, 200);
+            assert!(read.took.is_zero(), "{:?}", read.took);
+        }
+        sleep(SLOW / 7).await;
+    }
+    for n in 0..3 {
+        let map = json!({"metadata": {"name": format!("other-{n}")}}).to_string();
+        let made = ask(&server, &other, Method::POST, MAPS, map).await;
+        assert_eq!(made.code, 201);
+        assert!(made.took <= 2 * SLOW, "its turn is the next: {:?}", made.took);
+    }
+    // Who has waited for long is told to come back, and everybody is answered.
+    for answer in join_all(crowd).await.into_iter().map(Result::unwrap) {
+        assert!(matches!(answer.code, 201 | 429), "{}", answer.code);
+    }
+    assert_eq!(gauge(&server, "current_executing_seats").await, 0);
 }

@@ -189,6 +189,16 @@ impl House {
         self.send(Method::DELETE, uri, &[("content-type", "application/json")], options.to_string()).await
     }
 
+    /// A node called `n1` that says where its agent listens.
+    pub async fn join_node(&self) {
+        self.post("/api/v1/nodes", json!({"metadata": {"name": "n1"}})).await.ok();
+        let status = json!({"status": {
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        }});
+        self.patch("/api/v1/nodes/n1/status", "merge-patch", status).await.ok();
+    }
+
     /// Makes a config map in `default` and answers it.
     pub async fn config_map(&self, name: &str, data: Value) -> Value {
         let object =

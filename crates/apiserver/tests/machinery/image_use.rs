@@ -194,3 +194,58 @@ async fn a_template_that_is_no_claim_is_refused_and_a_foreign_class_holds_no_ima
     house.user = root();
     house.delete(&image).await.ok();
 }
+
+fn clone_of(name: &str, namespace: &str, original: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"displayName": name, "sourceType": "clone",
+        "securityParameters": {"sourceImageName": original, "sourceImageNamespace": namespace}}})
+}
+
+fn export_of(name: &str, namespace: &str, claim: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"displayName": name, "sourceType": "export-from-volume",
+        "pvcName": claim, "pvcNamespace": namespace}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_is_made_of_another_or_of_a_disk_by_those_alone_who_may_read_that() {
+    let mut house = with_an_image_elsewhere().await;
+    house.user = root();
+    house.post(&CLAIMS.replace("/default/", "/images/"), claim("disk")).await.ok();
+    house.user = jo();
+    // Whether it is there at all is not told either.
+    for refused in [
+        house.post(IMAGES, clone_of("a", "images", "secret")).await,
+        house.post(IMAGES, clone_of("a", "images", "guessed")).await,
+        house.post(IMAGES, export_of("a", "images", "disk")).await,
+        house.post(IMAGES, export_of("a", "images", "guessed")).await,
+    ] {
+        assert_eq!(refused.refusal(), (403, "Forbidden"), "{}", refused.message());
+        assert!(refused.message().contains("may not copy"), "{}", refused.message());
+    }
+    let_jo_read(&mut house).await;
+    house.post(IMAGES, clone_of("a", "images", "secret")).await.ok();
+    let absent = house.post(IMAGES, clone_of("b", "images", "guessed")).await;
+    assert!(absent.code == 422 && absent.message().contains("Not found"), "{}", absent.message());
+    assert_eq!(house.post(IMAGES, export_of("b", "images", "disk")).await.code, 403, "a disk is no image");
+    // Who may look at a claim may not have what is on its disk.
+    let viewer = json!({"metadata": {"name": "claim-viewer"}, "rules": [{"apiGroups": [""],
+        "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "watch"]}]});
+    house.user = root();
+    house.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", viewer).await.ok();
+    grant(&house, "images", "claim-viewer").await;
+    house.user = jo();
+    let viewed = house.post(IMAGES, export_of("b", "images", "disk")).await;
+    assert!(viewed.code == 403 && viewed.message().contains("the right to update"), "{}", viewed.message());
+    house.post(CLAIMS, claim("own")).await.ok();
+    house.post(IMAGES, export_of("b", "default", "own")).await.ok();
+    let moved = json!({"spec": {"securityParameters": {"sourceImageName": "other"}}});
+    let moved = house.patch(&format!("{IMAGES}/a"), "merge-patch", moved).await;
+    assert!(moved.code == 422 && moved.message().contains("cannot be modified"), "{}", moved.message());
+    let mut sealed = clone_of("c", "images", "secret");
+    sealed["spec"]["securityParameters"]["cryptoOperation"] = json!("encrypt");
+    let sealed = house.post(IMAGES, sealed).await;
+    assert!(
+        sealed.code == 422 && sealed.message().contains("not supported by Sheaf yet"),
+        "{}",
+        sealed.message()
+    );
+}

@@ -133,3 +133,25 @@ async fn settings_are_not_deleted() {
     assert_eq!(house.delete(&path).await.refusal(), (403, "Forbidden"));
     house.get(&path).await.ok();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_grows_under_a_machine_that_is_on_only_where_its_driver_can() {
+    let house = House::new().await;
+    house.post(CLAIMS, claim("disk")).await.ok();
+    house.post(MACHINES, with_claim(machine("vm"), "disk")).await.ok();
+    let path = format!("{CLAIMS}/disk");
+    let setting = format!("{SETTINGS}/csi-online-expand-validation");
+    let allow = |allowed: bool| json!({"value": json!({"driver.longhorn.io": allowed}).to_string()});
+    // A claim grows once it is bound.
+    house.patch(&format!("{path}/status"), "merge-patch", json!({"status": {"phase": "Bound"}})).await.ok();
+    let grown = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    house.patch(&setting, "merge-patch", allow(false)).await.ok();
+    let words = "pvc default/disk is not online expandable with its provider";
+    refused(&house.patch(&path, "merge-patch", grown("20Gi")).await, words);
+    house.patch(&setting, "merge-patch", allow(true)).await.ok();
+    house.patch(&path, "merge-patch", grown("20Gi")).await.ok();
+    house.patch(&setting, "merge-patch", allow(false)).await.ok();
+    let off = json!({"status": {"printableStatus": "Stopped"}});
+    house.patch(&format!("{MACHINES}/vm/status"), "merge-patch", off).await.ok();
+    house.patch(&path, "merge-patch", grown("30Gi")).await.ok();
+}

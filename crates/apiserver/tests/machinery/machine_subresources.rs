@@ -53,12 +53,7 @@ async fn house() -> (House, Arc<Agent>) {
     let agent = Arc::new(Agent::default());
     *agent.answer.lock() = (200, "{}");
     let house = House::reaching(agent.clone()).await;
-    house.post("/api/v1/nodes", json!({"metadata": {"name": "n1"}})).await.ok();
-    let status = json!({"status": {
-        "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-    }});
-    house.patch("/api/v1/nodes/n1/status", "merge-patch", status).await.ok();
+    house.join_node().await;
     (house, agent)
 }
 
@@ -338,4 +333,66 @@ async fn metrics_say_which_instances_there_are_and_what_others_count() {
     assert!(page.lines().any(|line| line == count), "{count}\n{page}");
     assert!(page.contains("# TYPE kubevirt_vmi_info gauge\n") && page.contains("apiserver_request_total"));
     assert!(page.ends_with("\nof_somebody_else 1\n") && !page.contains("# EOF"), "{page}");
+}
+
+fn data(name: &str, claim: &str) -> Value {
+    json!({"name": name, "disk": {"name": "", "disk": {"bus": "scsi"}, "serial": name},
+        "volumeSource": {"persistentVolumeClaim": {"claimName": claim, "hotpluggable": true}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_asked_for_is_the_machines_from_then_on_and_goes_when_it_is_asked_away() {
+    let (house, _) = house().await;
+    vm(&house, "Halted").await;
+    let spec = |vm: &Value| vm["spec"]["template"]["spec"].clone();
+    let only_tried = {
+        let mut body = data("data", "c-data");
+        body["dryRun"] = json!(["All"]);
+        body
+    };
+    assert_eq!(house.put(&of_vm("addvolume"), only_tried).await.code, 202);
+    assert!(spec(&house.get(&format!("{VMS}/vm1")).await.ok())["volumes"].is_null());
+    let added = house.put(&of_vm("addvolume"), data("data", "c-data")).await;
+    assert_eq!(added.code, 202);
+    let now = spec(&house.get(&format!("{VMS}/vm1")).await.ok());
+    assert_eq!(now["volumes"][0]["persistentVolumeClaim"]["hotpluggable"], true);
+    assert_eq!(now["domain"]["devices"]["disks"][0]["name"], "data");
+    for (body, code, said) in [
+        (data("data", "other"), 409, "volume with that name already exists"),
+        (data("other", "c-data"), 409, "Unable to add volume source [c-data] because it already exists"),
+        (json!({}), 400, "AddVolumeOptions requires name to be set"),
+    ] {
+        let refused = house.put(&of_vm("addvolume"), body).await;
+        assert_eq!(refused.code, code);
+        assert!(refused.body.to_string().contains(said), "{}", refused.body);
+    }
+    assert_eq!(house.put(&of_vm("removevolume"), json!({"name": "data"})).await.code, 202);
+    assert_eq!(spec(&house.get(&format!("{VMS}/vm1")).await.ok())["volumes"], Value::Null);
+    assert_eq!(house.put(&of_vm("removevolume"), json!({"name": "data"})).await.code, 409);
+    let nobodys = of_vm("addvolume").replace("vm1", "nobody");
+    assert_eq!(house.put(&nobodys, data("data", "c-data")).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_an_instance_alone_is_noted_as_such_and_only_a_running_one_takes_it() {
+    let (house, _) = house().await;
+    instance(&house, json!({"phase": "Scheduled", "nodeName": "n1"})).await;
+    assert_eq!(house.put(&of_vmi("addvolume"), data("data", "c-data")).await.code, 409);
+    house.patch(&format!("{VMIS}/vm1"), "merge-patch", json!({"status": running()})).await.ok();
+    assert_eq!(house.put(&of_vmi("addvolume"), data("data", "c-data")).await.code, 202);
+    let now = house.get(&format!("{VMIS}/vm1")).await.ok();
+    assert_eq!(now["metadata"]["annotations"]["kubevirt.io/ephemeral-hotplug-volumes"], r#"["data"]"#);
+    assert_eq!(now["spec"]["volumes"][0]["name"], "data");
+    assert_eq!(house.put(&of_vmi("removevolume"), json!({"name": "data"})).await.code, 202);
+    let now = house.get(&format!("{VMIS}/vm1")).await.ok();
+    assert!(now["metadata"]["annotations"]["kubevirt.io/ephemeral-hotplug-volumes"].is_null());
+    // A claim is one machine's, however it comes to it.
+    house.put(&of_vmi("addvolume"), data("data", "c-data")).await;
+    let other = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm2"}, "spec": domain(),
+    });
+    house.post(VMIS, other).await.ok();
+    house.patch(&format!("{VMIS}/vm2"), "merge-patch", json!({"status": running()})).await.ok();
+    let second = house.put(&of_vmi("addvolume").replace("vm1", "vm2"), data("data", "c-data")).await;
+    assert_eq!(second.code, 422);
 }

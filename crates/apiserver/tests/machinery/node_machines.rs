@@ -13,6 +13,7 @@ use crate::{
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const EVERY_INSTANCE: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
+const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
 const CONFIGS: &str = "/apis/network.harvesterhci.io/v1alpha1/virtualmachinenetworkconfigs";
 
 fn node(name: &str) -> User {
@@ -51,7 +52,17 @@ fn volume(name: &str, node: &str) -> Value {
             {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}})
 }
 
-/// Two nodes, each with a machine, a volume and an image; asked as node `n1` from now on.
+fn content(name: &str, node: &str) -> Value {
+    let finalizers = json!([
+        "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection",
+        "sheaf.io/snapshot-data"
+    ]);
+    json!({"metadata": {"name": name, "annotations": {"sheaf.io/node": node}, "finalizers": finalizers}, "spec": {
+        "driver": "driver.longhorn.io", "deletionPolicy": "Delete", "source": {"volumeHandle": name},
+        "volumeSnapshotRef": {"namespace": "default", "name": name}}})
+}
+
+/// Two nodes, each with a machine, a volume, an image and a snapshot; asked as node `n1` from now on.
 async fn house() -> House {
     let mut house = House::new().await;
     for (name, node) in [("mine", "n1"), ("theirs", "n2")] {
@@ -61,6 +72,7 @@ async fn house() -> House {
             house.post(SECRETS, secret).await.ok();
         }
         house.post(VOLUMES, volume(name, node)).await.ok();
+        house.post(CONTENTS, content(name, node)).await.ok();
         let mut kept = image(name, name);
         kept["metadata"]["annotations"] = json!({"sheaf.io/node": node});
         kept["metadata"]["finalizers"] = json!(["sheaf.io/image-data"]);
@@ -174,6 +186,11 @@ async fn a_node_lets_go_of_its_own_volumes_only() {
     let grown = json!({"metadata": {"annotations": {"sheaf.io/grown-to": "1073741824"}}});
     house.patch(&mine, "merge-patch", grown.clone()).await.ok();
     forbidden(&house.patch(&theirs, "merge-patch", grown).await);
+    for said in ["sheaf.io/made", "sheaf.io/failed"] {
+        let copied = json!({"metadata": {"annotations": {said: "true"}}});
+        house.patch(&mine, "merge-patch", copied.clone()).await.ok();
+        forbidden(&house.patch(&theirs, "merge-patch", copied).await);
+    }
     let gone = json!({"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}});
     forbidden(&house.patch(&theirs, "merge-patch", gone.clone()).await);
     forbidden(
@@ -210,10 +227,44 @@ async fn a_node_reports_the_images_it_keeps_only() {
     ] {
         forbidden(&house.patch(&mine, "merge-patch", change).await);
     }
+    // What it is to be attached as the node says once, where nobody did, and no other label.
+    let labelled = |value: &str| json!({"metadata": {"labels": {"harvesterhci.io/image-type": value}}});
+    forbidden(&house.patch(&mine, "merge-patch", json!({"metadata": {"labels": {"a": "b"}}})).await);
+    forbidden(&house.patch(&theirs, "merge-patch", labelled("iso")).await);
+    house.patch(&mine, "merge-patch", labelled("iso")).await.ok();
+    forbidden(&house.patch(&mine, "merge-patch", labelled("raw_qcow2")).await);
     let taken = json!({"metadata": {"annotations": {"sheaf.io/node": "n1"}}});
     forbidden(&house.patch(&theirs, "merge-patch", taken).await);
     house.patch(&mine, "merge-patch", json!({"metadata": {"finalizers": null}})).await.ok();
     forbidden(&house.delete(&mine).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_reports_the_snapshots_it_keeps_only() {
+    let house = house().await;
+    let (mine, theirs) = (format!("{CONTENTS}/mine"), format!("{CONTENTS}/theirs"));
+    house.get(CONTENTS).await.ok();
+    let taken = json!({"status": {"readyToUse": true, "snapshotHandle": "snap-u", "restoreSize": 1}});
+    house.patch(&format!("{mine}/status"), "merge-patch", taken.clone()).await.ok();
+    forbidden(&house.patch(&format!("{theirs}/status"), "merge-patch", taken).await);
+    for change in [
+        json!({"spec": {"deletionPolicy": "Retain"}}),
+        json!({"spec": {"volumeSnapshotRef": {"name": "another"}}}),
+        json!({"metadata": {"annotations": {"sheaf.io/node": "n2"}}}),
+        json!({"metadata": {"finalizers": ["sheaf.io/snapshot-data"]}}),
+    ] {
+        forbidden(&house.patch(&mine, "merge-patch", change).await);
+    }
+    let steal = json!({"metadata": {"annotations": {"sheaf.io/node": "n1"}}});
+    forbidden(&house.patch(&theirs, "merge-patch", steal).await);
+    let protection = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
+    let gone = json!({"metadata": {"finalizers": [protection]}});
+    forbidden(&house.patch(&theirs, "merge-patch", gone.clone()).await);
+    house.patch(&mine, "merge-patch", gone).await.ok();
+    forbidden(&house.delete(&mine).await);
+    forbidden(&house.post(CONTENTS, content("new", "n1")).await);
+    forbidden(&house.get("/apis/snapshot.storage.k8s.io/v1/volumesnapshots").await);
+    forbidden(&house.get("/apis/harvesterhci.io/v1beta1/virtualmachinebackups").await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,3 +75,30 @@ async fn a_namespace_that_changes_meanwhile_stops_nobody() {
     assert_eq!(house.post("/api/v1/configmaps", json!({})).await.refusal(), (405, "MethodNotAllowed"));
     assert_eq!(house.delete("/api/v1/configmaps").await.refusal(), (405, "MethodNotAllowed"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_two_images_with_one_name_for_people_made_at_once_through_two_servers_one_is_made() {
+    const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
+    let one = House::new().await;
+    let other = House::on(one.store.clone()).await;
+    for round in 0..30 {
+        let image = |server: &str| {
+            json!({"metadata": {"name": format!("{server}-{round}")},
+                "spec": {"displayName": format!("debian-{round}"), "sourceType": "upload"}})
+        };
+        let (first, second) =
+            tokio::join!(one.post(IMAGES, image("one")), other.post(IMAGES, image("other")));
+        let mut codes = [first.code, second.code];
+        codes.sort();
+        assert_eq!(codes, [201, 422], "{:#} {:#}", first.body, second.body);
+    }
+    // Other names do not get into each other's way for long.
+    let many = (0..20).map(|n| {
+        let server = if n % 2 == 0 { &one } else { &other };
+        let image = json!({"metadata": {"name": format!("many-{n}")},
+            "spec": {"displayName": format!("many {n}"), "sourceType": "upload"}});
+        async move { server.post(IMAGES, image).await.ok() }
+    });
+    futures::future::join_all(many).await;
+    assert_eq!(one.get(IMAGES).await.ok()["items"].as_array().unwrap().len(), 50);
+}

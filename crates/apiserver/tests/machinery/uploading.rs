@@ -40,6 +40,8 @@ type Sent = (String, Option<String>, Result<Vec<u8>, ()>);
 #[derive(Clone, Copy)]
 enum Manner {
     Takes,
+    /// Says how much of it is there.
+    Has(&'static str),
     Refuses(u16, &'static str),
     /// Never reads a byte.
     Sleeps,
@@ -73,6 +75,9 @@ impl DialAgent for Agent {
                             let _ = noting.await;
                             Response::new(Full::default())
                         }
+                        Manner::Has(offset) => {
+                            Response::new(Full::new(Bytes::from_static(offset.as_bytes())))
+                        }
                         Manner::Refuses(code, sentence) => {
                             let body = Full::new(Bytes::from_static(sentence.as_bytes()));
                             Response::builder().status(code).body(body).unwrap()
@@ -99,12 +104,7 @@ impl Scene {
     async fn new(spec: Value) -> Scene {
         let agent = Arc::new(Agent { sent: Arc::default(), manner: Mutex::new(Manner::Takes) });
         let house = House::reaching(agent.clone()).await;
-        house.post("/api/v1/nodes", json!({"metadata": {"name": "n1"}})).await.ok();
-        let status = json!({"status": {
-            "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-        }});
-        house.patch("/api/v1/nodes/n1/status", "merge-patch", status).await.ok();
+        house.join_node().await;
         let image = json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
             "metadata": {"name": "debian", "annotations": {"sheaf.io/node": "n1"}}, "spec": spec,
@@ -160,6 +160,33 @@ async fn a_bare_body_is_the_file_and_its_checksum_goes_along() {
     scene.send("&size=4", &[BARE], "disk").await.ok();
     let asked = format!("{}?checksum={checksum}", scene.asked());
     assert_eq!(scene.sent().await, [(asked, Some("4".into()), Ok(b"disk".to_vec()))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_part_of_a_form_may_be_called_file_as_well() {
+    let scene = Scene::to_be_uploaded().await;
+    scene.send("", &[FORM, ("file-size", "4")], form("file", b"disk")).await.ok();
+    assert_eq!(scene.sent().await, [(scene.asked(), Some("4".into()), Ok(b"disk".to_vec()))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_file_goes_on_where_the_server_says() {
+    let scene = Scene::to_be_uploaded().await;
+    *scene.agent.manner.lock() = Manner::Has(r#"{"offset":6}"#);
+    let asked = UPLOAD.replace("?action=upload", "/upload");
+    assert_eq!(scene.house.get(&asked).await.ok(), json!({"offset": 6}));
+    *scene.agent.manner.lock() = Manner::Takes;
+    scene.send("&size=10&offset=6", &[BARE], "rest").await.ok();
+    let range = ("content-range", "bytes 6-9/10");
+    scene.send("", &[FORM, range], form("chunk", b"rest")).await.ok();
+    let expected = (format!("{}?offset=6", scene.asked()), Some("4".into()), Ok(b"rest".to_vec()));
+    assert_eq!(scene.sent().await, [expected.clone(), expected]);
+    for (more, body) in
+        [("&size=10&offset=6", "long rest"), ("&size=10&offset=11", ""), ("&size=10&offset=6", "re")]
+    {
+        let answer = scene.send(more, &[BARE], body).await;
+        assert_eq!(answer.refusal(), (400, "BadRequest"), "{more}: {}", answer.message());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +260,7 @@ async fn what_cannot_be_uploaded_is_refused_with_a_reason() {
     assert_eq!(scene.house.get(UPLOAD).await.code, 405);
     assert_eq!(scene.send("&size=many", &[BARE], "disk").await.refusal(), (400, "BadRequest"));
     assert_eq!(scene.send("", &[("content-type", "text/html")], "disk").await.code, 415);
-    let lacking = scene.send("", &[FORM], form("file", b"disk")).await;
+    let lacking = scene.send("", &[FORM], form("picture", b"disk")).await;
     assert!(lacking.code == 400 && lacking.message().contains("\"chunk\""), "{}", lacking.message());
     let nameless = scene.send("", &[("content-type", "multipart/form-data")], "disk").await;
     assert!(nameless.code == 400 && nameless.message().contains("boundary"), "{}", nameless.message());
@@ -258,6 +285,8 @@ async fn only_who_may_change_the_image_may_send_it() {
     let mut scene = Scene::to_be_uploaded().await;
     scene.house.user =
         User { name: "eve".into(), groups: vec!["system:authenticated".into()], ..User::default() };
+    let asked = scene.house.get(&UPLOAD.replace("?action=upload", "/upload")).await;
+    assert_eq!(asked.refusal(), (403, "Forbidden"));
     let answer = scene.send("", &[BARE], "disk").await;
     assert_eq!(answer.refusal(), (403, "Forbidden"));
     assert!(

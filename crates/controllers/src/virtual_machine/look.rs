@@ -9,7 +9,7 @@ use sheaf_planner::{
     virtual_machine::{Seen, Volumes},
 };
 use sheaf_resources::kinds::{
-    persistent_volume_claim::{IMAGE_ANNOTATION, requested_by},
+    persistent_volume_claim::{IMAGE_ANNOTATION, data_source_of, requested_by},
     virtual_machine::{VirtualMachine, claim_templates},
     virtual_machine_image::VirtualMachineImage,
     virtual_machine_instance::VirtualMachineInstance,
@@ -121,13 +121,21 @@ async fn state_of(eyes: &Eyes, claim: &Object<PersistentVolumeClaim>) -> Result<
         Some("Lost") => return Ok(Volumes::Failed),
         _ => {}
     }
+    // What it is a copy of may still be on its way; its events say more.
+    if claim.typed.spec.as_ref().and_then(data_source_of).is_some() {
+        return Ok(Volumes::Provisioning);
+    }
     let class = claim.typed.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
     let class: Option<Object<StorageClass>> = eyes.find("", class.unwrap_or_default()).await?;
     let Some((namespace, name)) = image_of(claim, class.as_ref()) else { return Ok(Volumes::Unbound) };
     let image: Option<Object<VirtualMachineImage>> = eyes.find(&namespace, &name).await?;
     Ok(match source_of(image.as_ref()) {
         Source::Empty | Source::Image { .. } => Volumes::Unbound,
-        Source::MissingImage | Source::ArrivingImage => Volumes::Provisioning,
+        Source::MissingImage
+        | Source::ArrivingImage
+        | Source::Snapshot { .. }
+        | Source::Clone { .. }
+        | Source::Unavailable(_) => Volumes::Provisioning,
         Source::FailedImage | Source::UnnamedImage => Volumes::Failed,
     })
 }

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod addresses;
+mod backups;
 mod claims;
 mod cluster_role;
 mod custom_resource_definition;
@@ -15,7 +16,9 @@ mod late_news;
 mod machines;
 mod namespace;
 mod placing;
+mod rooms;
 mod scenario;
+mod snapshots;
 mod token;
 
 use sheaf_testbed::simulated_node;

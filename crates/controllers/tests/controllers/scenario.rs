@@ -12,7 +12,7 @@ use sheaf_testbed::{
 /// Longer than any controller waits before it looks again by the clock.
 pub const PAST_EVERY_CLOCK: Duration = Duration::from_secs(25 * 60);
 /// More writes than any scenario takes.
-const MOST_WRITES: usize = 60;
+const MOST_WRITES: usize = 100;
 
 /// What is there, what happens, and how it must end.
 pub struct Scenario<P, H, E> {
@@ -56,6 +56,21 @@ where
             }
             assert!(nth > 0, "nothing was written, so nothing was tried");
         }
+    }
+
+    /// The same at every few writes, before one and after the next, for stories that are long to tell. Each of them
+    /// is told whole in a test of its own that is long too.
+    pub fn arrives_interrupted_here_and_there(&self) {
+        const APART: usize = 7;
+        let mut cuts = [Cut::BeforeWrite, Cut::AfterWrite].into_iter().cycle();
+        let mut nth = 1;
+        while let Some(cut) = cuts.next()
+            && self.is_interrupted_at(nth, cut)
+        {
+            nth += APART;
+            assert!(nth < MOST_WRITES, "there is no end to the writes");
+        }
+        assert!(nth > 1, "nothing was written, so nothing was tried");
     }
 
     /// Whether there was such a write to be interrupted at.

@@ -3,11 +3,16 @@
 use serde_json::{Value, json};
 
 use super::{block, pci};
-use crate::machine::{Bus, Cache, Disk, DiskKind, Machine};
+use crate::machine::{Bus, Cache, DeviceName, Disk, DiskKind, Machine};
 
 /// The id of a disk's device, for whoever wants to unplug it or ask for its numbers.
 pub fn device_id(disk: &Disk) -> String {
-    format!("disk-{}", disk.name)
+    device_id_of(&disk.name)
+}
+
+/// The same for a disk of which only the name is known.
+pub fn device_id_of(disk: &DeviceName) -> String {
+    format!("disk-{disk}")
 }
 
 /// The id of the thread that serves a virtio disk.
@@ -41,13 +46,38 @@ pub fn devices(machine: &Machine) -> Vec<Value> {
         seen[disk.bus as usize] += 1;
         match (disk.bus, disk.kind) {
             (Bus::Virtio, _) => devices.push(virtio(disk, index)),
-            (Bus::Scsi, kind) => devices.push(scsi(disk, kind, index)),
+            (Bus::Scsi, kind) => devices.push(scsi(disk, kind, Some(index))),
             (Bus::Sata, kind) => devices.push(sata(disk, kind, index)),
             (Bus::Usb, DiskKind::Disk) => devices.push(usb(disk, index)),
             (Bus::Usb, DiskKind::Cdrom) => devices.extend(usb_cdrom(disk, index)),
         }
     }
     devices
+}
+
+/// Where a disk goes that is plugged in while the machine runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// Beside the other SCSI disks, wherever there is room.
+    Scsi,
+    /// Behind this port, which nothing else is behind.
+    Port(String),
+}
+
+/// The device of a disk that is plugged in later. It is nothing to boot from: that was settled when the machine began.
+pub fn late_device(disk: &Disk, socket: &Socket) -> Value {
+    let mut device = match socket {
+        Socket::Scsi => scsi(disk, disk.kind, None),
+        Socket::Port(port) => {
+            let mut device = device("virtio-blk-pci", disk);
+            device["bus"] = port.as_str().into();
+            device
+        }
+    };
+    if let Some(properties) = device.as_object_mut() {
+        properties.remove("bootindex");
+    }
+    device
 }
 
 fn controllers(machine: &Machine) -> Vec<Value> {
@@ -100,12 +130,15 @@ fn virtio(disk: &Disk, index: usize) -> Value {
     device
 }
 
-fn scsi(disk: &Disk, kind: DiskKind, index: usize) -> Value {
+/// Without an index QEMU takes the lowest number that is free.
+fn scsi(disk: &Disk, kind: DiskKind, index: Option<usize>) -> Value {
     let mut device = device(if kind == DiskKind::Cdrom { "scsi-cd" } else { "scsi-hd" }, disk);
     device["bus"] = "scsi.0".into();
     device["channel"] = 0.into();
     device["scsi-id"] = 0.into();
-    device["lun"] = index.into();
+    if let Some(index) = index {
+        device["lun"] = index.into();
+    }
     if let Some(id) = &disk.device_id {
         device["device_id"] = id.as_str().into();
     }

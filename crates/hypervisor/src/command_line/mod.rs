@@ -5,20 +5,20 @@
 //! Everything structured is passed as JSON, where there is nothing to escape; what QEMU
 //! 7.2 still only takes as `key=value` has its commas doubled.
 
-mod block;
-mod disk;
+pub(crate) mod block;
+pub(crate) mod disk;
 pub(crate) mod nic;
 pub mod pci;
 
 use serde_json::{Value, json};
 
-pub use block::{node_name, top_node};
+pub use block::{file_node, format_node, node_name, numbered_node_name, second_node_name, top_node};
 pub use disk::device_id as disk_device_id;
 pub use nic::device_id as nic_device_id;
 
 use crate::{
-    descriptors::{DescriptorName, Numbers},
-    machine::{Accelerator, Cpu, Firmware, Machine},
+    descriptors::{self, DescriptorName, Numbers},
+    machine::{Accelerator, Cpu, Firmware, MEMORY_BLOCK_MIB, Machine},
     overhead,
 };
 
@@ -30,6 +30,12 @@ pub fn command_line(machine: &Machine) -> Vec<String> {
     let numbers = Numbers::of_machine(machine);
     let mut line = Line::default();
     process(&mut line, machine);
+    if machine.is_workshop() {
+        line.option("-machine", machine.machine_type.as_str());
+        line.option("-display", "none");
+        monitors(&mut line, &numbers);
+        return line.0;
+    }
     board(&mut line, machine);
     descriptor_sets(&mut line, machine, &numbers);
     firmware(&mut line, machine, &numbers);
@@ -111,13 +117,42 @@ fn board(line: &mut Line, machine: &Machine) {
             machine.cpu.max_count(),
         ),
     );
-    line.option("-m", format!("size={}M", machine.memory_mib));
+    line.option(
+        "-m",
+        match machine.spare_memory_mib() {
+            0 => format!("size={}M", machine.memory_mib),
+            // The slot is nobody's: with one, QEMU tells the guest from the start where memory may come to lie.
+            spare => format!("size={}M,slots=1,maxmem={}M", machine.memory_mib, machine.memory_mib + spare),
+        },
+    );
     let ram = json!({ "qom-type": "memory-backend-ram", "id": "ram", "size": machine.memory_mib << 20 });
     line.json("-object", &ram);
     line.option("-rtc", "base=utc,driftfix=slew");
     line.option("-uuid", machine.uuid.as_str());
     smbios(line, machine);
     line.option("-boot", "menu=off,strict=on");
+}
+
+/// Memory that the guest has none of at start. One device whose size is asked for, rather than modules that are plugged in:
+/// how much there is can then be read off it, and the guest can give memory back.
+fn spare_memory(line: &mut Line, machine: &Machine) {
+    let spare = machine.spare_memory_mib();
+    if spare == 0 {
+        return;
+    }
+    let size = spare << 20;
+    // Not reserved: it is the cgroup's limit that says how much of it may be used.
+    line.json(
+        "-object",
+        &json!({ "qom-type": "memory-backend-ram", "id": "spare-ram", "size": size, "reserve": false }),
+    );
+    line.json(
+        "-device",
+        &json!({
+            "driver": "virtio-mem-pci", "id": "memory", "bus": "pcie.0", "addr": pci::MEMORY,
+            "memdev": "spare-ram", "block-size": MEMORY_BLOCK_MIB << 20, "requested-size": 0,
+        }),
+    );
 }
 
 fn cpu_model(cpu: &Cpu) -> String {
@@ -161,7 +196,14 @@ fn descriptor_sets(line: &mut Line, machine: &Machine, numbers: &Numbers) {
             DescriptorName::Layer { .. } | DescriptorName::FirmwareCode | DescriptorName::FirmwareVariables
         );
         if opened_by_name {
-            line.option("-add-fd", format!("fd={number},set={number},opaque={name}"));
+            let opaque = match name {
+                DescriptorName::Layer { disk, .. } => {
+                    let disk = machine.disks.iter().find(|one| one.name == *disk);
+                    descriptors::told_of(name, disk.and_then(|disk| disk.source.as_deref()))
+                }
+                _ => name.to_string(),
+            };
+            line.option("-add-fd", format!("fd={number},set={number},opaque={opaque}"));
         }
     }
     if let Some(kernel) = &machine.kernel {
@@ -243,7 +285,8 @@ fn disks(line: &mut Line, machine: &Machine, numbers: &Numbers) {
         line.json("-object", &json!({ "qom-type": "iothread", "id": thread }));
     }
     for disk in &machine.disks {
-        for node in block::nodes(disk, numbers) {
+        let set_of = |layer| numbers.of(&DescriptorName::Layer { disk: disk.name.clone(), layer }).into();
+        for node in block::nodes(disk, set_of) {
             line.json("-blockdev", &node);
         }
     }
@@ -287,6 +330,7 @@ fn console_and_channels(line: &mut Line, machine: &Machine, numbers: &Numbers) {
 }
 
 fn rest(line: &mut Line, machine: &Machine) {
+    spare_memory(line, machine);
     line.option("-display", "none");
     if machine.graphics {
         // No port and no path to listen on: each viewer's socket is handed in over the

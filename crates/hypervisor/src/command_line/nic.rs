@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::pci;
 use crate::{
     descriptors::{DescriptorName, Numbers},
-    machine::{Backend, HostForward, Nic, NicModel, Protocol},
+    machine::{Backend, DeviceName, HostForward, Nic, NicModel, Protocol},
 };
 
 /// The id of a NIC's device, for whoever wants to unplug it or cut its link.
@@ -14,7 +14,12 @@ pub fn device_id(nic: &Nic) -> String {
 }
 
 pub fn backend_id(nic: &Nic) -> String {
-    format!("net-{}", nic.name)
+    backend_id_of(&nic.name)
+}
+
+/// The id of the host's end of the NIC of this name.
+pub fn backend_id_of(nic: &DeviceName) -> String {
+    format!("net-{nic}")
 }
 
 pub fn backend(nic: &Nic, numbers: &Numbers) -> Value {
@@ -29,12 +34,21 @@ pub fn backend(nic: &Nic, numbers: &Numbers) -> Value {
             }
             backend
         }
-        Backend::User { forwards } => json!({
-            "type": "user",
-            "id": backend_id(nic),
-            "hostfwd": forwards.iter().map(forward).collect::<Vec<Value>>(),
-        }),
+        Backend::User { forwards } => user_mode(nic, forwards),
     }
+}
+
+pub fn user_mode(nic: &Nic, forwards: &[HostForward]) -> Value {
+    json!({
+        "type": "user",
+        "id": backend_id(nic),
+        "hostfwd": forwards.iter().map(forward).collect::<Vec<Value>>(),
+    })
+}
+
+/// The host's end of a NIC that is plugged in later: a tap that QEMU was handed under a name.
+pub fn late_tap(nic: &Nic, tap: &str) -> Value {
+    json!({ "type": "tap", "id": backend_id(nic), "fd": tap, "vhost": false })
 }
 
 fn forward(forward: &HostForward) -> Value {
@@ -47,6 +61,11 @@ fn forward(forward: &HostForward) -> Value {
 }
 
 pub fn device(nic: &Nic, index: usize) -> Value {
+    device_at(nic, &pci::nic_port(index))
+}
+
+/// The guest's end, behind this port.
+pub fn device_at(nic: &Nic, port: &str) -> Value {
     let mut device = json!({
         "driver": match nic.model {
             NicModel::Virtio => "virtio-net-pci",
@@ -59,7 +78,7 @@ pub fn device(nic: &Nic, index: usize) -> Value {
         "id": device_id(nic),
         "netdev": backend_id(nic),
         "mac": nic.mac.to_string(),
-        "bus": pci::nic_port(index),
+        "bus": port,
         "addr": "0x0",
     });
     match nic.boot_index {

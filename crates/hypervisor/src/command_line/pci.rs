@@ -6,6 +6,7 @@
 //!   00:02-03 ports of the NICs, 8 to a slot     bus numbers follow the ports, in this
 //!   00:04-07 ports of the virtio disks          order, so adding disks never renames
 //!   00:08    spare ports for hot-plug           a NIC
+//!   00:17    memory that comes and goes
 //!   00:18    SCSI controller
 //!   00:19    channels (guest agent)
 //!   00:1a    balloon
@@ -30,6 +31,7 @@ pub const SATA_PORTS: usize = 12;
 pub const USB_PORTS: usize = 8;
 
 pub const SCREEN: &str = "0x1";
+pub const MEMORY: &str = "0x17";
 pub const SCSI: &str = "0x18";
 pub const CHANNELS: &str = "0x19";
 pub const BALLOON: &str = "0x1a";

@@ -25,6 +25,10 @@ pub struct Disk {
     pub device_id: Option<String>,
     pub cache: Cache,
     pub aio: Aio,
+    /// Whose bytes these are, in the caller's words: told again when QEMU is asked what is plugged in. Nothing else hangs
+    /// on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Serve it from a thread of its own. Means something on virtio and SCSI; all SCSI
     /// disks share one controller and so one thread.
     pub io_thread: bool,
@@ -50,6 +54,10 @@ pub enum DiskKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Layer {
+    /// Which layer of its volume it is, where volumes number theirs: a number that no other layer of the volume ever had.
+    /// Its place in the list changes when a layer below it goes; what QEMU calls it must not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
     pub format: Format,
     pub storage: LayerStorage,
     pub read_only: bool,

@@ -26,6 +26,11 @@ pub enum InvalidMachine {
     TooMany { what: &'static str, number: usize, room: usize },
 }
 
+/// Whether a disk makes sense that is to be plugged into a running machine.
+pub fn validate_disk(one: &Disk) -> Result<(), InvalidMachine> {
+    disk(one).map_err(|why| InvalidMachine::Disk { disk: one.name.clone(), why })
+}
+
 pub fn validate(machine: &Machine) -> Result<(), InvalidMachine> {
     texts(machine)?;
     numbers(machine)?;
@@ -35,7 +40,7 @@ pub fn validate(machine: &Machine) -> Result<(), InvalidMachine> {
 
 fn texts(machine: &Machine) -> Result<(), InvalidMachine> {
     word("the machine type", &machine.machine_type)?;
-    if !machine.machine_type.starts_with("pc-q35-") {
+    if !machine.machine_type.starts_with("pc-q35-") && *machine != Machine::workshop(machine.id.clone()) {
         let why = "it must be a versioned q35 such as pc-q35-7.2";
         return Err(InvalidMachine::Text {
             what: "the machine type",
@@ -85,7 +90,12 @@ fn numbers(machine: &Machine) -> Result<(), InvalidMachine> {
     )?;
     // Past 255 q35 needs an interrupt remapper that we do not plug in.
     in_range("the number of CPUs with all sockets filled", cpu.max_count().into(), 1..=255, "1 to 255")?;
-    in_range("the memory in MiB", machine.memory_mib, 1..=(16 << 20), "1 MiB to 16 TiB")
+    in_range("the memory in MiB", machine.memory_mib, 1..=(16 << 20), "1 MiB to 16 TiB")?;
+    if let Some(most) = machine.max_memory_mib {
+        let range = machine.memory_mib..=(16 << 20);
+        in_range("the greatest memory in MiB", most, range, "from the memory to 16 TiB")?;
+    }
+    Ok(())
 }
 
 fn disks(machine: &Machine) -> Result<(), InvalidMachine> {
@@ -94,7 +104,7 @@ fn disks(machine: &Machine) -> Result<(), InvalidMachine> {
         if !names.insert(&disk.name) {
             return Err(InvalidMachine::Twice { what: "disks", name: disk.name.clone() });
         }
-        self::disk(disk).map_err(|why| InvalidMachine::Disk { disk: disk.name.clone(), why })?;
+        validate_disk(disk)?;
     }
     for (bus, what, room) in [
         (Bus::Virtio, "virtio disks", pci::DISK_PORTS),
@@ -123,6 +133,11 @@ fn disk(disk: &Disk) -> Result<(), String> {
         if text.is_empty() || text.len() > room || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!("the {what} {text:?} must be 1 to {room} visible ASCII characters"));
         }
+    }
+    if let Some(source) = disk.source.as_deref()
+        && word("the source", source).is_err()
+    {
+        return Err(format!("its source {source:?} must be 1 to 64 letters, digits, '-', '_' and '.'"));
     }
     if disk.device_id.is_some() && disk.bus != Bus::Scsi {
         return Err("only a SCSI disk has a device id".into());

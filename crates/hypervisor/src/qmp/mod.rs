@@ -4,12 +4,15 @@
 //! [`wire`] is bytes, [`connection`] is one conversation, [`Monitor`] is what one can ask.
 
 pub mod connection;
+pub mod layers;
 mod monitor;
 pub mod numbers;
+mod plugged;
 pub mod wire;
 
 pub use connection::Connection;
-pub use monitor::{Monitor, RunState};
+pub use monitor::{AddedMemory, Monitor, RunState};
+pub use plugged::{Medium, Plugged, PluggedDisk, PluggedNic};
 pub use wire::Event;
 
 use std::{io, time::Duration};

@@ -21,18 +21,31 @@ use tokio::{net::UnixStream, sync::broadcast};
 use crate::{command_line, machine::Nic};
 
 use super::{
-    Connection, Event, QmpError,
+    Connection, Event, Plugged, QmpError,
     numbers::{self, CpuThread, DiskNumbers, MemoryNumbers},
+    plugged::Answers,
 };
 
 /// Longer than QEMU takes for anything here on a busy host; shorter than anybody waits.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The balloon's place in QEMU's object tree.
+/// Where everything with an id of ours is in QEMU's object tree.
+const DEVICES: &str = "/machine/peripheral";
+/// The balloon's place in it.
 const BALLOON: &str = "/machine/peripheral/balloon";
+
+/// The place of the memory that comes and goes.
+const MEMORY: &str = "/machine/peripheral/memory";
 
 pub struct Monitor {
     connection: Connection,
+}
+
+/// Memory beside what a guest began with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddedMemory {
+    pub requested_bytes: u64,
+    pub bytes: u64,
 }
 
 /// What a machine is doing, in QEMU's words (`RunState`).
@@ -80,7 +93,11 @@ impl Monitor {
         self.connection.execute(command, arguments, &[], PATIENCE).await
     }
 
-    async fn ask<T: DeserializeOwned>(&self, command: &'static str, arguments: Value) -> Result<T, QmpError> {
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        command: &'static str,
+        arguments: Value,
+    ) -> Result<T, QmpError> {
         let answer = self.execute(command, arguments).await?;
         serde_json::from_value(answer).map_err(|source| QmpError::NotUnderstood { command, source })
     }
@@ -239,12 +256,21 @@ impl Monitor {
 
     /// Gives QEMU a descriptor, to be opened as `/dev/fdset/<the number returned>`.
     pub async fn add_descriptor(&self, descriptor: BorrowedFd<'_>) -> Result<u64, QmpError> {
+        self.add_fd(descriptor, Value::Null).await
+    }
+
+    /// The same, with what QEMU tells when it is asked about the set.
+    pub async fn add_told_descriptor(&self, descriptor: BorrowedFd<'_>, told: &str) -> Result<u64, QmpError> {
+        self.add_fd(descriptor, json!({ "opaque": told })).await
+    }
+
+    async fn add_fd(&self, descriptor: BorrowedFd<'_>, arguments: Value) -> Result<u64, QmpError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
         struct Added {
             fdset_id: u64,
         }
-        let answer = self.connection.execute("add-fd", Value::Null, &[descriptor], PATIENCE).await?;
+        let answer = self.connection.execute("add-fd", arguments, &[descriptor], PATIENCE).await?;
         let added: Added = serde_json::from_value(answer)
             .map_err(|source| QmpError::NotUnderstood { command: "add-fd", source })?;
         Ok(added.fdset_id)
@@ -265,6 +291,102 @@ impl Monitor {
 
     pub async fn add_device(&self, device: Value) -> Result<(), QmpError> {
         self.execute("device_add", device).await.map(drop)
+    }
+
+    /// What is plugged in.
+    pub async fn plugged(&self) -> Result<Plugged, QmpError> {
+        let answers = Answers {
+            devices: self.execute("qom-list", json!({ "path": DEVICES })).await?,
+            block: self.execute("query-block", Value::Null).await?,
+            nodes: self.execute("query-named-block-nodes", json!({ "flat": true })).await?,
+            sets: self.execute("query-fdsets", Value::Null).await?,
+            network: self.ask("human-monitor-command", json!({ "command-line": "info network" })).await?,
+        };
+        Ok(Plugged::read(&answers))
+    }
+
+    /// The PCI ports that something is behind.
+    pub async fn taken_ports(&self) -> Result<Vec<String>, QmpError> {
+        let devices = self.execute("qom-list", json!({ "path": DEVICES })).await?;
+        let mut taken = Vec::new();
+        for device in devices.as_array().into_iter().flatten() {
+            let id = device["name"].as_str().unwrap_or_default();
+            if !id.starts_with("disk-") && !id.starts_with("nic-") {
+                continue;
+            }
+            let bus = json!({ "path": format!("{DEVICES}/{id}"), "property": "parent_bus" });
+            match self.execute("qom-get", bus).await {
+                Ok(bus) => {
+                    taken.extend(bus.as_str().and_then(|bus| bus.rsplit('/').next()).map(str::to_owned))
+                }
+                // It went since it was listed.
+                Err(QmpError::Refused { .. }) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The processors that are there and those that could be, in QEMU's own words.
+    pub async fn hotpluggable_processors(&self) -> Result<Value, QmpError> {
+        self.execute("query-hotpluggable-cpus", Value::Null).await
+    }
+
+    /// How much memory beside what it began with the guest was asked to have, and has, in bytes. None of a machine that
+    /// has no room for more.
+    pub async fn added_memory(&self) -> Result<Option<AddedMemory>, QmpError> {
+        let devices = self.execute("qom-list", json!({ "path": DEVICES })).await?;
+        if !devices.as_array().into_iter().flatten().any(|device| device["name"] == "memory") {
+            return Ok(None);
+        }
+        let of = |property: &str| json!({ "path": MEMORY, "property": property });
+        Ok(Some(AddedMemory {
+            requested_bytes: self.ask("qom-get", of("requested-size")).await?,
+            bytes: self.ask("qom-get", of("size")).await?,
+        }))
+    }
+
+    /// Asks the guest to have so many bytes beside what it began with.
+    pub async fn ask_for_memory(&self, bytes: u64) -> Result<(), QmpError> {
+        let request = json!({ "path": MEMORY, "property": "requested-size", "value": bytes });
+        self.execute("qom-set", request).await.map(drop)
+    }
+
+    /// Opens the tray of a drive. Without `force` a guest that holds it is asked, and opens it itself.
+    pub async fn open_tray(&self, device: &str, force: bool) -> Result<(), QmpError> {
+        self.execute("blockdev-open-tray", json!({ "id": device, "force": force })).await.map(drop)
+    }
+
+    pub async fn close_tray(&self, device: &str) -> Result<(), QmpError> {
+        self.execute("blockdev-close-tray", json!({ "id": device })).await.map(drop)
+    }
+
+    /// Takes the disc out of an open tray. The node stays.
+    pub async fn remove_medium(&self, device: &str) -> Result<(), QmpError> {
+        self.execute("blockdev-remove-medium", json!({ "id": device })).await.map(drop)
+    }
+
+    /// Puts a disc into an open and empty tray.
+    pub async fn insert_medium(&self, device: &str, node: &str) -> Result<(), QmpError> {
+        self.execute("blockdev-insert-medium", json!({ "id": device, "node-name": node })).await.map(drop)
+    }
+
+    pub async fn resize_node(&self, node: &str, bytes: u64) -> Result<(), QmpError> {
+        self.execute("block_resize", json!({ "node-name": node, "size": bytes })).await.map(drop)
+    }
+
+    /// Gives QEMU a descriptor under a name, for one command that takes it. A later one of that name takes its place.
+    pub async fn hand_over(&self, name: &str, descriptor: BorrowedFd<'_>) -> Result<(), QmpError> {
+        let name = json!({ "fdname": name });
+        self.connection.execute("getfd", name, &[descriptor], PATIENCE).await.map(drop)
+    }
+
+    pub async fn add_backend(&self, backend: Value) -> Result<(), QmpError> {
+        self.execute("netdev_add", backend).await.map(drop)
+    }
+
+    pub async fn remove_backend(&self, id: &str) -> Result<(), QmpError> {
+        self.execute("netdev_del", json!({ "id": id })).await.map(drop)
     }
 
     /// Asks the guest to let go of a device. It is gone when `DEVICE_DELETED` says so.

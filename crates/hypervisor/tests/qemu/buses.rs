@@ -143,7 +143,7 @@ async fn a_guest_writes_to_its_topmost_layer_and_reads_through_to_the_others() {
     let house = House::new();
     let capabilities = Capabilities::ask("/usr/bin/qemu-system-x86_64".as_ref(), None).await.unwrap();
     let (mut machine, mut descriptors) = tiny_guest("layers", 2);
-    let layer_of = |format, read_only| Layer { format, storage: LayerStorage::File, read_only };
+    let layer_of = |format, read_only| Layer { number: None, format, storage: LayerStorage::File, read_only };
     let base = house.image("base", 1, b"at the very bottom");
     for (name, cache) in [("cached", Cache::WriteBack), ("direct", Cache::None)] {
         let mut disk = disk(name, Bus::Virtio, DiskKind::Disk);

@@ -43,13 +43,22 @@ pub struct House {
     directory: TempDir,
 }
 
+fn config(directory: &Path) -> HypervisorConfig {
+    let launcher = Launcher { program: AGENT.into(), arguments: vec!["launch".into()] };
+    HypervisorConfig::of_host(directory.join("hypervisor"), launcher)
+}
+
 impl House {
     pub fn new() -> House {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("hypervisor");
-        let launcher = Launcher { program: AGENT.into(), arguments: vec!["launch".into()] };
-        let config = HypervisorConfig::of_host(path, launcher);
+        let config = config(directory.path());
         House { cgroups: config.cgroups.clone(), hypervisor: Hypervisor::new(config), directory }
+    }
+
+    /// From now on another program takes QEMU's place.
+    pub fn replace_qemu(&mut self, program: &Path) {
+        let qemu = program.to_owned();
+        self.hypervisor = Hypervisor::new(HypervisorConfig { qemu, ..config(self.directory.path()) });
     }
 
     /// The data directory.
@@ -140,6 +149,7 @@ pub fn machine(id: &str) -> Machine {
             request_milli: None,
         },
         memory_mib: 64,
+        max_memory_mib: None,
         balloon: false,
         firmware: Firmware::Bios,
         kernel: None,
@@ -194,12 +204,13 @@ pub fn disk(name: &str, bus: Bus, kind: DiskKind) -> Disk {
         name: name.parse().unwrap(),
         bus,
         kind,
-        layers: vec![Layer { format: Format::Raw, storage: LayerStorage::File, read_only }],
+        layers: vec![Layer { number: None, format: Format::Raw, storage: LayerStorage::File, read_only }],
         boot_index: None,
         serial: None,
         device_id: None,
         cache: Cache::WriteBack,
         aio: Aio::Threads,
+        source: None,
         io_thread: false,
     }
 }

@@ -6,9 +6,12 @@
 #![expect(clippy::unwrap_used, reason = "a host that does not do as told is a failed test")]
 
 mod buses;
+mod hostile;
 mod house;
 mod interrupted;
+mod layers;
 mod monitor;
+mod plugging;
 mod refusals;
 mod sandbox;
 mod survival;

@@ -36,8 +36,8 @@ fn choose_near(
     volumes: &[NodeSelector],
 ) -> Result<String, String> {
     let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
-    let wanted = Wanted { spec, namespace: "default", labels: &labels, volumes };
-    choose_node(&wanted, nodes, neighbours).map_err(|why| why.to_string())
+    let wanted = Wanted { spec, namespace: "default", labels: &labels, volumes, unplaced_bytes: 0 };
+    choose_node(&wanted, nodes, neighbours, &Rooms::of(nodes, [], 100)).map_err(|why| why.to_string())
 }
 
 fn neighbour(node: &str, app: &str) -> Neighbour {
@@ -163,4 +163,33 @@ fn a_machine_that_does_not_say_asks_for_its_memory_and_a_tenth_of_its_processors
     )
     .unwrap();
     assert_eq!(Demand::of(&limited).requested, Share { cpu_milli: 2000, memory_bytes: 1 << 30 });
+}
+
+#[test]
+fn volumes_that_are_nowhere_yet_go_where_there_is_room_for_all_of_them() {
+    let with_disk = |name: &str, memory: &str, disk: &str| {
+        let mut node = node(name, "z", "4", memory);
+        let allocatable = node.status.as_mut().unwrap().allocatable.as_mut().unwrap();
+        allocatable.insert(VOLUME_STORAGE.into(), quantity::Quantity(disk.into()));
+        node
+    };
+    let nodes = [with_disk("a", "16Gi", "10Gi"), with_disk("b", "8Gi", "20Gi")];
+    let (spec, labels) = (spec(json!({})), BTreeMap::new());
+    let choose = |bytes: i64| {
+        let wanted = Wanted {
+            spec: &spec,
+            namespace: "default",
+            labels: &labels,
+            volumes: &[],
+            unplaced_bytes: bytes,
+        };
+        choose_node(&wanted, &nodes, &[], &Rooms::of(&nodes, [], 100)).map_err(|why| why.to_string())
+    };
+    assert_eq!(choose(10 << 30), Ok("a".into()), "the emptiest that has room");
+    assert_eq!(choose(11 << 30), Ok("b".into()), "the only one that has room");
+    assert_eq!(
+        choose(21 << 30).unwrap_err(),
+        "0/2 nodes are available: 1 Insufficient sheaf.io/volume-storage (asks for 21Gi, 10Gi left), 1 Insufficient \
+         sheaf.io/volume-storage (asks for 21Gi, 20Gi left)."
+    );
 }

@@ -9,17 +9,20 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sheaf_resources::kinds::{
     virtual_machine::{
         VirtualMachine,
-        instance::instance_of,
         run_strategy::RunStrategy,
         status::{START, STOP, StartFailure, StateChangeRequest, VirtualMachineStatus},
     },
     virtual_machine_instance::{
-        GENERATION_ANNOTATION, VirtualMachineInstance,
+        VirtualMachineInstance,
         status::{Condition, Phase},
     },
 };
 
-use super::{Seen, Volumes, is_foreign, uid_of};
+use super::{
+    Seen, Volumes, is_foreign,
+    live_update::{generation_of, why_restart},
+    uid_of,
+};
 
 /// A machine that fails to come up is tried again after this, four times this, nine times...
 const FIRST_RETRY_SECS: i64 = 10;
@@ -176,11 +179,9 @@ fn note_conditions(
     } else {
         status.conditions.retain(|condition| condition.condition_type != "Failure");
     }
-    if instance.is_some_and(|instance| restart_required(seen.vm, instance)) {
-        let why = "a non-live-updatable field was changed in the template spec";
-        set(status, "RestartRequired", "True", ("RestartRequired", why), &now);
-    } else {
-        status.conditions.retain(|condition| condition.condition_type != "RestartRequired");
+    match instance.and_then(|instance| why_restart(seen.vm, instance)) {
+        Some(why) => set(status, "RestartRequired", "True", ("RestartRequired", &why), &now),
+        None => status.conditions.retain(|condition| condition.condition_type != "RestartRequired"),
     }
     let theirs: &[Condition] = instance.map_or(&[], |instance| &instance.status.conditions);
     for condition in theirs {
@@ -226,33 +227,6 @@ fn copy(status: &mut VirtualMachineStatus, condition: &Condition) {
         None => status.conditions.push(condition.clone()),
         Some(old) => *old = condition.clone(),
     }
-}
-
-/// Whether the instance is no longer what the template would make.
-fn restart_required(vm: &VirtualMachine, instance: &VirtualMachineInstance) -> bool {
-    let going = instance.metadata.deletion_timestamp.is_some() || instance.status.phase.is_final();
-    if going || generation_of(instance) == vm.metadata.generation {
-        return false;
-    }
-    let Some(mut fresh) = instance_of(vm, &mut |_| {}).map(|fresh| fresh.spec) else { return false };
-    let running = &instance.spec;
-    // What was drawn or asked for at its start is not a change of the template.
-    fresh.start_strategy.clone_from(&running.start_strategy);
-    fresh.termination_grace_period_seconds = running.termination_grace_period_seconds;
-    for interface in &mut fresh.domain.devices.interfaces {
-        let same = running.domain.devices.interfaces.iter().find(|other| other.name == interface.name);
-        let settled = vm.spec.template.iter().flat_map(|template| &template.spec.domain.devices.interfaces);
-        let settled =
-            settled.clone().any(|other| other.name == interface.name && !other.mac_address.is_empty());
-        if let Some(same) = same.filter(|_| !settled) {
-            interface.mac_address.clone_from(&same.mac_address);
-        }
-    }
-    fresh != *running
-}
-
-fn generation_of(instance: &VirtualMachineInstance) -> Option<i64> {
-    instance.metadata.annotations.as_ref()?.get(GENERATION_ANNOTATION)?.parse().ok()
 }
 
 /// The one word for people. Several may be true; the first one counts.

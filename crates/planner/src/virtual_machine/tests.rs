@@ -454,7 +454,49 @@ fn a_changed_template_asks_for_a_restart() {
     assert!(vm.status.condition("RestartRequired").is_none(), "only the run strategy changed");
     vm.spec.template.as_mut().unwrap().spec.hostname = "other".into();
     settle(&mut vm, Some(&there));
-    assert_eq!(vm.status.condition("RestartRequired").unwrap().status, "True");
+    let told = vm.status.condition("RestartRequired").unwrap();
+    assert_eq!(told.status, "True");
+    assert_eq!(told.message, "a non-live-updatable field was changed in the template spec: hostname");
+    // Another instance is made as the template says.
+    let mut fresh = instance(Phase::Running);
+    fresh.spec.hostname = "other".into();
+    settle(&mut vm, Some(&fresh));
+    assert!(vm.status.condition("RestartRequired").is_none());
+}
+
+#[test]
+fn what_can_change_while_it_runs_is_carried_over_and_asks_for_nothing_more() {
+    let mut vm = machine(RunStrategy::Always);
+    vm.metadata.generation = Some(2);
+    let spec = &mut vm.spec.template.as_mut().unwrap().spec;
+    spec.volumes = serde_json::from_value(json!([
+        {"name": "data", "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}}]))
+    .unwrap();
+    spec.domain.devices.disks =
+        serde_json::from_value(json!([{"name": "data", "disk": {"bus": "scsi"}}])).unwrap();
+    // One that comes up is left alone until it runs.
+    let early = instance(Phase::Scheduled);
+    assert!(!matches!(settle(&mut vm, Some(&early)), Step::UpdateInstance { .. }));
+    let mut there = instance(Phase::Running);
+    let Step::UpdateInstance { spec } = settle(&mut vm, Some(&there)) else {
+        panic!("it is not carried over")
+    };
+    assert_eq!(spec.volumes[0].name, "data");
+    there.spec = *spec;
+    assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+    assert!(vm.status.condition("RestartRequired").is_none());
+    // What was added to the instance alone is not the machine's to take away.
+    vm.spec.template.as_mut().unwrap().spec.volumes.clear();
+    vm.spec.template.as_mut().unwrap().spec.domain.devices.disks.clear();
+    let mut ephemeral = there.clone();
+    ephemeral
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("kubevirt.io/ephemeral-hotplug-volumes".into(), r#"["data"]"#.into());
+    assert_eq!(settle(&mut vm, Some(&ephemeral)), Step::Rest);
+    let Step::UpdateInstance { spec } = settle(&mut vm, Some(&there)) else { panic!("it stays") };
+    assert!(spec.volumes.is_empty() && spec.domain.devices.disks.is_empty());
 }
 
 proptest! {

@@ -29,9 +29,16 @@ pub mod storage_class;
 pub mod token;
 pub mod user;
 pub mod virtual_machine;
+pub mod virtual_machine_backup;
+pub mod virtual_machine_clone;
 pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtual_machine_network_config;
+pub mod virtual_machine_restore;
+pub mod volume_attachment;
+pub mod volume_snapshot;
+pub mod volume_snapshot_class;
+pub mod volume_snapshot_content;
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -64,13 +71,20 @@ pub fn built_in() -> Vec<Kind> {
         cluster_role::kind(),
         cluster_role_binding::kind(),
         storage_class::kind(),
+        volume_attachment::kind(),
+        volume_snapshot_class::kind(),
+        volume_snapshot::kind(),
+        volume_snapshot_content::kind(),
         custom_resource_definition::kind(),
         user::kind(),
         token::kind(),
         virtual_machine::kind(),
         virtual_machine_instance::kind(),
         kube_virt::kind(),
+        virtual_machine_clone::kind(),
         virtual_machine_image::kind(),
+        virtual_machine_backup::kind(),
+        virtual_machine_restore::kind(),
         key_pair::kind(),
         setting::kind(),
         network_attachment_definition::kind(),

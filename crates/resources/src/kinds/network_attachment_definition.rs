@@ -22,6 +22,8 @@ const DERIVED: [&str; 4] = [TYPE_LABEL, CLUSTER_NETWORK_LABEL, VLAN_LABEL, READY
 
 const MAX_VLAN: u64 = 4094;
 const MTU: std::ops::RangeInclusive<u64> = 576..=9000;
+/// Of every cluster network, as long as none has an uplink that says otherwise.
+const CLUSTER_NETWORK_MTU: u64 = 1500;
 
 root_type! {
     /// A network machines can be plugged into.
@@ -82,6 +84,8 @@ pub enum ConfigError {
     Trunk,
     #[error("mtu must be in the range of 576 to 9000")]
     Mtu,
+    #[error("nad MTU {found} does not match cluster network MTU {CLUSTER_NETWORK_MTU}")]
+    OtherMtu { found: u64 },
     #[error("ipam {found} is not supported by Sheaf yet")]
     Ipam { found: String },
 }
@@ -90,7 +94,7 @@ pub fn kind() -> Kind {
     Kind::of_type::<NetworkAttachmentDefinition>("network-attachment-definitions")
         .short(&["net-attach-def"])
         .columns(vec![name_column(), age_column()])
-        .behaving(Behaviour { default, validate, generation: true, ..Behaviour::PLAIN })
+        .behaving(Behaviour { default, prepare_create, validate, generation: true, ..Behaviour::PLAIN })
 }
 
 /// Reads a configuration.
@@ -175,6 +179,21 @@ fn default(definition: &mut Value) {
     }
 }
 
+/// Gives a new definition the MTU of its cluster network, whatever it says of it: what a frame may have is up to the
+/// network and not to who is plugged into it.
+fn prepare_create(definition: &mut Value) {
+    let config = text(&definition["spec"]["config"]);
+    let (Ok(mut config), Ok(Attachment { mtu: Some(mtu), .. })) =
+        (serde_json::from_str::<Value>(config), parse(config))
+    else {
+        return;
+    };
+    if mtu != CLUSTER_NETWORK_MTU {
+        config["mtu"] = CLUSTER_NETWORK_MTU.into();
+        definition["spec"]["config"] = config.to_string().into();
+    }
+}
+
 fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let at = FieldPath::new("spec").child("config");
     let config = text(&new["spec"]["config"]);
@@ -183,8 +202,14 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         Err(why) => return vec![FieldError::invalid(&at, config, why.to_string())],
     };
     let before = old.and_then(|old| parse(text(&old["spec"]["config"])).ok());
-    if before.is_some_and(|before| before.cluster_network != attachment.cluster_network) {
+    if before.as_ref().is_some_and(|before| before.cluster_network != attachment.cluster_network) {
         return vec![FieldError::invalid(&at, config, "the cluster network can't be changed")];
+    }
+    // One of an earlier version may have another, and keeps it until somebody changes it.
+    let mtu = attachment.mtu.filter(|mtu| *mtu != CLUSTER_NETWORK_MTU);
+    if let Some(found) = mtu.filter(|_| before.is_none_or(|before| before.mtu != mtu)) {
+        let why = ConfigError::OtherMtu { found }.to_string();
+        return vec![FieldError::invalid(&at, config, why)];
     }
     if cluster_network::bridge_of(&attachment.cluster_network).len() > 15 {
         return vec![FieldError::invalid(&at, config, "the name of the bridge has more than 15 letters")];
@@ -254,6 +279,31 @@ mod tests {
             let errors = validate(&json!({"spec": {"config": text}}), None);
             assert!(errors[0].detail.contains(words), "{text}: {}", errors[0].detail);
         }
+    }
+
+    #[test]
+    fn a_definition_has_the_mtu_of_its_cluster_network() {
+        let created = |more: &str| {
+            let mut definition = json!({"spec": {"config": config(more)}});
+            prepare_create(&mut definition);
+            assert!(validate(&definition, None).is_empty());
+            text(&definition["spec"]["config"]).to_owned()
+        };
+        for untouched in ["", r#","mtu":0"#, r#","mtu":1500"#] {
+            assert_eq!(created(untouched), config(untouched));
+        }
+        let told = created(r#","mtu":9000,"mine":1"#);
+        assert_eq!(parse(&told).unwrap().mtu, Some(1500));
+        assert!(told.contains(r#""mine":1"#) && told.contains(r#""promiscMode":true"#), "{told}");
+
+        let of = |mtu: &str| json!({"spec": {"config": config(mtu)}});
+        let (old, other) = (of(""), of(r#","mtu":9000"#));
+        assert_eq!(
+            validate(&other, Some(&old))[0].detail,
+            "nad MTU 9000 does not match cluster network MTU 1500"
+        );
+        assert!(validate(&other, Some(&other)).is_empty(), "what was there before stays as it is");
+        assert!(validate(&old, Some(&other)).is_empty());
     }
 
     #[test]

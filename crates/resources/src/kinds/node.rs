@@ -6,6 +6,10 @@ use serde_json::Value;
 use super::{age_column, name_column, text};
 use crate::kind::{Column, Kind};
 
+/// In a node's `capacity`, what the disk of its volumes has; in `allocatable`, what of it volumes may come to fill.
+pub const VOLUME_STORAGE: &str = "sheaf.io/volume-storage";
+/// On a node: the sizes of all volumes on it, written by a controller for people to read.
+pub const PROMISED_ANNOTATION: &str = "sheaf.io/volume-storage-promised";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
 pub fn kind() -> Kind {

@@ -26,8 +26,18 @@ pub const BACKEND_ATTRIBUTE: &str = "sheaf.io/backend";
 pub const LOCAL_BACKEND: &str = "local";
 /// In `spec.csi.volumeAttributes`: the uid of the image it is a copy of.
 pub const IMAGE_UID_ATTRIBUTE: &str = "sheaf.io/imageUid";
+/// In `spec.csi.volumeAttributes`: the snapshot it is a copy of, as its node knows that snapshot.
+pub const SNAPSHOT_ATTRIBUTE: &str = "sheaf.io/snapshotHandle";
+/// In `spec.csi.volumeAttributes`: the `volumeHandle` of the volume it is a copy of.
+pub const CLONE_ATTRIBUTE: &str = "sheaf.io/cloneOf";
+/// `true` on a copy of a snapshot or a volume, written by its node once the copy is there.
+pub const MADE_ANNOTATION: &str = "sheaf.io/made";
+/// On a copy that can never be made, written by its node: why.
+pub const FAILED_ANNOTATION: &str = "sheaf.io/failed";
 /// The bytes that a volume has on its node, written by that node once it made it larger than its claim knows.
 pub const GROWN_ANNOTATION: &str = "sheaf.io/grown-to";
+/// On a node and in a volume's affinity: the node's name.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 const RECLAIM_POLICIES: [&str; 2] = ["Delete", "Retain"];
 
 pub fn kind() -> Kind {
@@ -68,6 +78,15 @@ pub fn kind() -> Kind {
             finalizer_on_delete: Some(PROTECTION_FINALIZER),
             ..Behaviour::PLAIN
         })
+}
+
+/// The node that a volume is on, or is to be made on; `None` while it is nowhere.
+pub fn node_of(volume: &PersistentVolume) -> Option<&str> {
+    let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+    let terms = required.node_selector_terms.iter();
+    let mut expressions = terms.flat_map(|term| term.match_expressions.iter().flatten());
+    let here = expressions.find(|one| one.key == HOSTNAME_LABEL && one.operator == "In")?;
+    here.values.as_ref()?.first().map(String::as_str)
 }
 
 fn default(volume: &mut Value) {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use serde_json::{Value, json};
 
-use super::{age_column, name_column, storage_class, text};
+use super::{age_column, name_column, storage_class, text, volume_snapshot};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
@@ -16,6 +16,12 @@ pub const PROVISIONER_ANNOTATION: &str = "volume.kubernetes.io/storage-provision
 pub const IMAGE_ANNOTATION: &str = "harvesterhci.io/imageId";
 /// The condition of a claim whose volume is still to be made larger by its node.
 pub const RESIZE_PENDING: &str = "FileSystemResizePending";
+/// The condition of a claim whose volume is not made because there is no room for it.
+pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
+/// The condition of a claim whose volume does not grow because there is no room for that.
+pub const RESIZE_ERROR: &str = "ControllerResizeError";
+/// The reason of both.
+pub const NO_ROOM: &str = "InsufficientStorage";
 /// Keeps a claim while a machine uses it.
 pub const PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
 
@@ -24,6 +30,29 @@ pub fn image_of<'a>(annotation: &'a str, class_is_for: &'a str) -> Option<(&'a s
     let image = if annotation.is_empty() { class_is_for } else { annotation };
     image.split_once('/')
 }
+
+/// What a claim is to be a copy of, in its own namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DataSource {
+    Snapshot(String),
+    Claim(String),
+}
+
+/// What a claim of this spec is to be a copy of. Admission lets no other source in.
+pub fn data_source_of(spec: &PersistentVolumeClaimSpec) -> Option<DataSource> {
+    let (kind, name) = match (&spec.data_source_ref, &spec.data_source) {
+        (Some(source), _) => (source.kind.as_str(), &source.name),
+        (None, Some(source)) => (source.kind.as_str(), &source.name),
+        (None, None) => return None,
+    };
+    match kind {
+        SNAPSHOT_KIND => Some(DataSource::Snapshot(name.clone())),
+        _ => Some(DataSource::Claim(name.clone())),
+    }
+}
+
+const SNAPSHOT_KIND: &str = "VolumeSnapshot";
+const CLAIM_KIND: &str = "PersistentVolumeClaim";
 
 pub(super) const ACCESS_MODES: [(&str, &str); 4] = [
     ("ReadWriteOnce", "RWO"),
@@ -90,6 +119,13 @@ fn default(claim: &mut Value) {
     if claim["spec"].is_object() && text(&claim["spec"]["volumeMode"]).is_empty() {
         claim["spec"]["volumeMode"] = "Filesystem".into();
     }
+    // Each of the two stands for the other, as far as both can say it.
+    let (source, reference) = (&claim["spec"]["dataSource"], &claim["spec"]["dataSourceRef"]);
+    if !source.is_null() && reference.is_null() {
+        claim["spec"]["dataSourceRef"] = source.clone();
+    } else if source.is_null() && !reference.is_null() && text(&reference["namespace"]).is_empty() {
+        claim["spec"]["dataSource"] = reference.clone();
+    }
 }
 
 /// A claim begins unbound, whatever its maker says.
@@ -140,14 +176,54 @@ pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if !["", "Block", "Filesystem"].contains(&mode) {
         errors.push(FieldError::not_supported(&path.child("volumeMode"), mode, ["Block", "Filesystem"]));
     }
-    // Selecting volumes by label and filling claims from others come with what acts on them.
-    for field in ["selector", "dataSource", "dataSourceRef", "volumeAttributesClassName"] {
+    // Selecting volumes by label comes with what acts on it.
+    for field in ["selector", "volumeAttributesClassName"] {
         if !new["spec"][field].is_null() {
             errors.push(FieldError::forbidden(&path.child(field), "is not supported by Sheaf yet"));
         }
     }
-    if let Some(old) = old {
-        errors.extend(validate_update(new, old, asked));
+    match old {
+        Some(old) => errors.extend(validate_update(new, old, asked)),
+        None => errors.extend(validate_data_source(new)),
+    }
+    errors
+}
+
+/// A claim is filled by what Sheaf has: a snapshot or a claim of its own namespace.
+fn validate_data_source(claim: &Value) -> Vec<FieldError> {
+    let path = FieldPath::new("spec");
+    let (source, reference) = (&claim["spec"]["dataSource"], &claim["spec"]["dataSourceRef"]);
+    let (at, given) = if reference.is_null() {
+        (path.child("dataSource"), source)
+    } else {
+        (path.child("dataSourceRef"), reference)
+    };
+    if given.is_null() {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    let same = |field: &str| text(&source[field]) == text(&reference[field]);
+    if !source.is_null() && !reference.is_null() && !["apiGroup", "kind", "name"].into_iter().all(same) {
+        errors.push(FieldError::invalid(&path, "<object>", "must match dataSourceRef"));
+    }
+    let (group, kind, name) = (text(&given["apiGroup"]), text(&given["kind"]), text(&given["name"]));
+    if !matches!((group, kind), ("", CLAIM_KIND) | (volume_snapshot::GROUP, SNAPSHOT_KIND)) {
+        let why = format!(
+            "nobody here fills a claim from {kind:?} of group {group:?}: {SNAPSHOT_KIND} of {} and {CLAIM_KIND} are \
+             served",
+            volume_snapshot::GROUP
+        );
+        errors.push(FieldError::forbidden(&at.child("kind"), why));
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required(&at.child("name"), ""));
+    } else if kind == CLAIM_KIND && claim["metadata"]["name"] == name {
+        errors.push(FieldError::invalid(&at.child("name"), name, "a claim is no copy of itself"));
+    }
+    let namespace = text(&given["namespace"]);
+    if !namespace.is_empty() && claim["metadata"]["namespace"] != namespace {
+        let why = "a claim is filled from its own namespace alone";
+        errors.push(FieldError::forbidden(&at.child("namespace"), why));
     }
     errors
 }
@@ -265,8 +341,56 @@ mod tests {
         let mut odd = claim("0");
         odd["spec"]["accessModes"] = json!(["Sometimes"]);
         odd["spec"]["volumeMode"] = json!("Tape");
-        odd["spec"]["dataSource"] = json!({"kind": "PersistentVolumeClaim", "name": "b"});
+        odd["spec"]["selector"] = json!({"matchLabels": {"a": "b"}});
         assert_eq!(validate(&odd, None).len(), 4);
+    }
+
+    fn copy(source: Value) -> Value {
+        let mut claim = claim("1Gi");
+        claim["metadata"] = json!({"name": "a", "namespace": "default"});
+        claim["spec"]["dataSource"] = source;
+        default(&mut claim);
+        claim
+    }
+
+    #[test]
+    fn a_claim_is_filled_from_a_snapshot_or_a_claim_of_its_own_namespace_and_from_nothing_else() {
+        let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
+        for source in [snapshot.clone(), json!({"kind": "PersistentVolumeClaim", "name": "b"})] {
+            assert_eq!(validate(&copy(source), None), []);
+        }
+        for (source, words) in [
+            (json!({"kind": "VolumeSnapshot", "name": "s"}), "nobody here fills a claim"),
+            (json!({"apiGroup": "a.b", "kind": "Populator", "name": "s"}), "nobody here fills a claim"),
+            (json!({"kind": "PersistentVolumeClaim", "name": "a"}), "a claim is no copy of itself"),
+            (json!({"kind": "PersistentVolumeClaim", "name": ""}), "Required value"),
+        ] {
+            let said: Vec<String> = validate(&copy(source), None).iter().map(ToString::to_string).collect();
+            assert!(said.len() == 1 && said[0].contains(words), "{said:?}");
+        }
+        let mut foreign = copy(snapshot.clone());
+        foreign["spec"]["dataSourceRef"]["namespace"] = json!("other");
+        assert!(validate(&foreign, None)[0].to_string().contains("its own namespace alone"));
+        let mut torn = copy(snapshot);
+        torn["spec"]["dataSourceRef"]["name"] = json!("t");
+        assert!(validate(&torn, None)[0].to_string().contains("must match dataSourceRef"));
+    }
+
+    #[test]
+    fn the_two_ways_to_name_a_source_say_the_same() {
+        let source = json!({"kind": "PersistentVolumeClaim", "name": "b"});
+        let claim = copy(source.clone());
+        assert_eq!(claim["spec"]["dataSourceRef"], source);
+        let mut other = claim.clone();
+        other["spec"].as_object_mut().unwrap().remove("dataSource");
+        default(&mut other);
+        assert_eq!(other, claim);
+        let spec: PersistentVolumeClaimSpec = serde_json::from_value(claim["spec"].clone()).unwrap();
+        assert_eq!(data_source_of(&spec), Some(DataSource::Claim("b".into())));
+        let mut moved = claim.clone();
+        moved["spec"]["dataSource"]["name"] = json!("c");
+        moved["spec"]["dataSourceRef"]["name"] = json!("c");
+        assert_eq!(validate(&moved, Some(&claim)).len(), 1, "what it is a copy of stays");
     }
 
     #[test]

@@ -5,6 +5,10 @@
 
 mod values;
 
+use std::collections::BTreeMap;
+
+pub use values::ProxySetting;
+
 use serde_json::Value;
 
 use super::{harvester_condition::HarvesterCondition, name_column, text};
@@ -23,6 +27,12 @@ pub const CSI_DRIVER_CONFIG: &str = "csi-driver-config";
 pub const CSI_ONLINE_EXPAND_VALIDATION: &str = "csi-online-expand-validation";
 pub const CSI_CCM_VERSIONS: &str = "harvester-csi-ccm-versions";
 pub const CLUSTER_REGISTRATION_URL: &str = "cluster-registration-url";
+/// How the cluster reaches what is outside of it.
+pub const HTTP_PROXY: &str = "http-proxy";
+/// Certificates that are trusted beside those that every host trusts.
+pub const ADDITIONAL_CA: &str = "additional-ca";
+
+pub const MAX_HOTPLUG_RATIO: &str = "max-hotplug-ratio";
 
 /// The release of Harvester whose API this is.
 pub const HARVESTER_VERSION: &str = "v1.8.1";
@@ -40,7 +50,8 @@ pub struct Known {
 }
 
 /// Every setting, in the order of their names.
-pub const ALL: [Known; 8] = [
+pub const ALL: [Known; 11] = [
+    Known { name: ADDITIONAL_CA, default: "", value: "", check: values::certificates },
     Known {
         name: GUEST_MEMORY_OVERHEAD_RATIO,
         default: "1.5",
@@ -68,6 +79,8 @@ pub const ALL: [Known; 8] = [
         value: "",
         check: values::object_of_texts,
     },
+    Known { name: HTTP_PROXY, default: "{}", value: "", check: values::proxies },
+    Known { name: MAX_HOTPLUG_RATIO, default: "4", value: "", check: values::hotplug_ratio },
     Known {
         name: OVERCOMMIT_CONFIG,
         default: r#"{"cpu":1000,"memory":150,"storage":100}"#,
@@ -105,6 +118,20 @@ wire_type! {
         /// `configured`.
         conditions: Vec<HarvesterCondition>,
     }
+}
+
+/// Which class snapshots are of that stay in the cluster, by driver, as the setting [`CSI_DRIVER_CONFIG`] says: what is set
+/// goes before what holds otherwise, driver by driver.
+pub fn snapshot_classes(default: &str, value: &str) -> BTreeMap<String, String> {
+    let mut classes = BTreeMap::new();
+    for text in [default, value] {
+        let drivers: Value = serde_json::from_str(text).unwrap_or_default();
+        for (driver, said) in drivers.as_object().into_iter().flatten() {
+            classes.insert(driver.clone(), super::text(&said["volumeSnapshotClassName"]).to_owned());
+        }
+    }
+    classes.retain(|_, class| !class.is_empty());
+    classes
 }
 
 impl Setting {
@@ -196,6 +223,20 @@ mod tests {
             (GUEST_MEMORY_OVERHEAD_RATIO, "NaN", "between 1.0 and 10.0"),
             (CSI_ONLINE_EXPAND_VALIDATION, r#"{"a":"b"}"#, "true or false"),
             (CSI_DRIVER_CONFIG, r#"{"a":"b"}"#, "an object for each"),
+            (HTTP_PROXY, r#"{"httpProxy":"proxy:3128"}"#, "must begin with http://"),
+            (HTTP_PROXY, r#"{"httpsProxy":7}"#, "must be a text"),
+            (HTTP_PROXY, r#"{"ftpProxy":""}"#, "only httpProxy, httpsProxy and noProxy"),
+            (ADDITIONAL_CA, "trust me", "certificates in PEM"),
+            (
+                ADDITIONAL_CA,
+                "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----",
+                "certificates in PEM",
+            ),
+            (
+                ADDITIONAL_CA,
+                "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
+                "certificates in PEM",
+            ),
             (CLUSTER_REGISTRATION_URL, "https://rancher.example", "is not supported by Sheaf yet"),
         ] {
             let said = said(name, value);
@@ -209,6 +250,9 @@ mod tests {
             (GUEST_MEMORY_OVERHEAD_RATIO, ""),
             (CSI_ONLINE_EXPAND_VALIDATION, r#"{"a":false}"#),
             (CLUSTER_REGISTRATION_URL, ""),
+            (HTTP_PROXY, ""),
+            (HTTP_PROXY, r#"{"httpProxy":"http://u:p@proxy:3128","httpsProxy":"","noProxy":"a,10.0.0.0/8"}"#),
+            (ADDITIONAL_CA, "-----BEGIN CERTIFICATE-----\nAAAA\nAAAA\n-----END CERTIFICATE-----\n"),
         ] {
             assert_eq!(said(name, value), Vec::<String>::new(), "{name} {value}");
         }

@@ -35,6 +35,8 @@ pub const RUN_STRATEGY_ANNOTATION: &str = "harvesterhci.io/vmRunStrategy";
 pub const MAC_ADDRESS_ANNOTATION: &str = "harvesterhci.io/mac-address";
 /// What of the memory limit is QEMU's own: a quantity.
 pub const RESERVED_MEMORY_ANNOTATION: &str = "harvesterhci.io/reservedMemory";
+/// `true` on a machine whose processors and memory are to grow while it runs: it is given room for that.
+pub const HOTPLUG_ANNOTATION: &str = "harvesterhci.io/enableCPUAndMemoryHotplug";
 /// Claims to delete with it, separated by commas.
 pub const REMOVED_CLAIMS_ANNOTATION: &str = "harvesterhci.io/removedPersistentVolumeClaims";
 /// On the template: the KeyPairs whose keys are in its user data, a JSON array of names. Terraform reads it
@@ -182,6 +184,11 @@ impl VirtualMachine {
             (None, Some(true)) => RunStrategy::Always,
             (None, Some(false) | None) => RunStrategy::Halted,
         }
+    }
+
+    /// Whether it is to have room for more processors and memory.
+    pub fn grows_while_it_runs(&self) -> bool {
+        self.annotation(HOTPLUG_ANNOTATION).eq_ignore_ascii_case("true")
     }
 
     /// The claims that are to be deleted with it.

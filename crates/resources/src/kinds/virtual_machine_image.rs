@@ -1,7 +1,7 @@
 //! harvesterhci.io/v1beta1 VirtualMachineImage: what disks are copied from.
 //!
-//! Today an image comes from a URL (`download`) or from an upload. Other sources are known
-//! and refused until something acts on them.
+//! An image comes from a URL (`download`), from an `upload`, from another image (`clone`) or from a disk
+//! (`export-from-volume`). Other sources are known and refused until something acts on them, and so is encryption.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -22,6 +22,14 @@ pub const NODE_ANNOTATION: &str = "sheaf.io/node";
 /// Keeps an image until its bytes are gone.
 pub const DATA_FINALIZER: &str = "sheaf.io/image-data";
 pub const DISPLAY_NAME_LABEL: &str = "harvesterhci.io/imageDisplayName";
+/// What it is to be attached as: [`DISC`] or [`DISK`]. The system says so where nobody else did.
+pub const IMAGE_TYPE_LABEL: &str = "harvesterhci.io/image-type";
+pub const DISC: &str = "iso";
+pub const DISK: &str = "raw_qcow2";
+pub const DOWNLOAD: &str = "download";
+pub const UPLOAD: &str = "upload";
+pub const CLONE: &str = "clone";
+pub const EXPORT: &str = "export-from-volume";
 /// True once it is known where the image comes from. False with a message is final for Terraform.
 pub const INITIALIZED: &str = "Initialized";
 /// True once the image is here.
@@ -29,8 +37,18 @@ pub const IMPORTED: &str = "Imported";
 /// True once nothing is tried any more.
 pub const RETRY_LIMIT_EXCEEDED: &str = "RetryLimitExceeded";
 
-const SOURCES: [&str; 2] = ["download", "upload"];
-const LATER_SOURCES: [&str; 3] = ["export-from-volume", "restore", "clone"];
+const SOURCES: [&str; 4] = [DOWNLOAD, UPLOAD, CLONE, EXPORT];
+const LATER_SOURCES: [&str; 1] = ["restore"];
+/// What an image is made of is said once: who said so was asked then whether they may read it.
+const FIXED: [&str; 7] = [
+    "displayName",
+    "sourceType",
+    "url",
+    "storageClassParameters",
+    "pvcName",
+    "pvcNamespace",
+    "securityParameters",
+];
 const RETRY: i64 = 3;
 const MAX_RETRY: i64 = 10;
 
@@ -54,11 +72,11 @@ wire_type! {
         description: String,
         /// Its name for people; no two in a namespace have the same.
         display_name: String,
-        /// `download` or `upload`.
+        /// `download`, `upload`, `clone` or `export-from-volume`.
         source_type: String,
         /// Where it is downloaded from.
         url: String,
-        /// SHA-512 of the file, in hexadecimal.
+        /// SHA-512 or SHA-256 of the file as it is sent, in hexadecimal.
         checksum: String,
         /// How often a failed download is tried again.
         retry: Option<i64>,
@@ -66,12 +84,24 @@ wire_type! {
         storage_class_parameters: BTreeMap<String, String>,
         /// The class whose parameters are taken over.
         target_storage_class_name: String,
+        /// The claim whose disk it is made of.
+        pvc_name: String,
+        /// That claim's namespace.
+        pvc_namespace: String,
+        /// The image it is a clone of.
+        security_parameters: ImageSecurityParameters,
+    }
+}
+
+wire_type! {
+    /// Which image is cloned, and how.
+    ImageSecurityParameters = "io.harvesterhci.v1beta1.VirtualMachineImageSecurityParameters" {
         /// Not served yet.
-        pvc_name: NotYet,
-        /// Not served yet.
-        pvc_namespace: NotYet,
-        /// Not served yet.
-        security_parameters: NotYet,
+        crypto_operation: NotYet,
+        /// The image that is cloned.
+        source_image_name: String,
+        /// That image's namespace.
+        source_image_namespace: String,
     }
 }
 
@@ -100,6 +130,19 @@ wire_type! {
 }
 
 impl VirtualMachineImage {
+    /// Namespace and name of the image that this one is a clone of.
+    pub fn original(&self) -> Option<(&str, &str)> {
+        let named = &self.spec.security_parameters;
+        let place = (named.source_image_namespace.as_str(), named.source_image_name.as_str());
+        (self.spec.source_type == CLONE).then_some(place)
+    }
+
+    /// Namespace and name of the claim whose disk this image is made of.
+    pub fn exported_claim(&self) -> Option<(&str, &str)> {
+        let place = (self.spec.pvc_namespace.as_str(), self.spec.pvc_name.as_str());
+        (self.spec.source_type == EXPORT).then_some(place)
+    }
+
     pub fn retries(&self) -> i64 {
         self.spec.retry.unwrap_or(RETRY)
     }
@@ -189,29 +232,31 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::not_supported(&path.child("sourceType"), source, SOURCES));
     }
     match source {
-        "download" if url.is_empty() => {
+        DOWNLOAD if url.is_empty() => {
             errors.push(FieldError::required(&path.child("url"), "url is required"))
         }
-        "download" if !is_web_address(url) => {
+        DOWNLOAD if !is_web_address(url) => {
             errors.push(FieldError::invalid(
                 &path.child("url"),
                 url,
                 "url is invalid: it begins with http:// or https://",
             ));
         }
-        "upload" if !url.is_empty() => {
-            let why = "url should be empty when image source type is \"upload\"";
+        UPLOAD | CLONE | EXPORT if !url.is_empty() => {
+            let why = format!("url should be empty when image source type is {source:?}");
             errors.push(FieldError::invalid(&path.child("url"), url, why));
         }
         _ => {}
     }
+    errors.extend(missing_source(source, spec));
     if !["", "backingimage", "cdi"].contains(&text(&spec["backend"])) {
         let at = path.child("backend");
         errors.push(FieldError::not_supported(&at, text(&spec["backend"]), ["backingimage", "cdi"]));
     }
     let checksum = text(&spec["checksum"]);
-    if !checksum.is_empty() && (checksum.len() != 128 || !checksum.bytes().all(|b| b.is_ascii_hexdigit())) {
-        let why = "must be a SHA-512 in hexadecimal";
+    let is_digest = [64, 128].contains(&checksum.len()) && checksum.bytes().all(|b| b.is_ascii_hexdigit());
+    if !checksum.is_empty() && !is_digest {
+        let why = "must be a SHA-512 or a SHA-256 in hexadecimal";
         errors.push(FieldError::invalid(&path.child("checksum"), checksum, why));
     }
     if let Some(retry) = spec["retry"].as_i64().filter(|retry| !(0..=MAX_RETRY).contains(retry)) {
@@ -219,14 +264,52 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::invalid(&path.child("retry"), retry, why));
     }
     if let Some(old) = old {
-        for field in ["displayName", "sourceType", "url", "storageClassParameters"] {
-            if spec[field] != old["spec"][field] {
+        // Clients that write the whole of an image say nothing in many words.
+        let said = |spec: &Value, field: &str| Some(spec[field].clone()).filter(|said| !says_nothing(said));
+        for field in FIXED {
+            if said(spec, field) != said(&old["spec"], field) {
                 let why = format!("{field} cannot be modified");
                 errors.push(FieldError::forbidden(&path.child(field), why));
             }
         }
     }
     errors
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().all(says_nothing),
+        value => value.is_null() || *value == "",
+    }
+}
+
+/// What a source must name and does not, and what it names that is no name.
+fn missing_source(source: &str, spec: &Value) -> Vec<FieldError> {
+    let path = FieldPath::new("spec");
+    let (named, at) = match source {
+        CLONE => (&spec["securityParameters"], path.child("securityParameters")),
+        EXPORT => (spec, path),
+        _ => return Vec::new(),
+    };
+    let fields = match source {
+        CLONE => [("sourceImageName", false), ("sourceImageNamespace", true)],
+        _ => [("pvcName", false), ("pvcNamespace", true)],
+    };
+    let wrong = |(field, is_namespace): (&str, bool)| {
+        let name = text(&named[field]);
+        let problems = match is_namespace {
+            true => crate::names::dns_label_problems(name),
+            false => crate::names::dns_subdomain_problems(name),
+        };
+        match problems.into_iter().next() {
+            _ if name.is_empty() => {
+                Some(FieldError::required(&at.child(field), format!("{field} is required for {source}")))
+            }
+            Some(why) => Some(FieldError::invalid(&at.child(field), name, why)),
+            None => None,
+        }
+    };
+    fields.into_iter().filter_map(wrong).collect()
 }
 
 /// Only these are fetched: a path or another scheme would read what the host can read.
@@ -278,13 +361,16 @@ mod tests {
     fn where_an_image_comes_from_makes_sense_and_stays() {
         for (field, value, words) in [
             ("displayName", json!(""), "displayName is required"),
-            ("sourceType", json!("clone"), "clone is not supported by Sheaf yet"),
+            ("sourceType", json!("restore"), "restore is not supported by Sheaf yet"),
+            ("sourceType", json!("clone"), "sourceImageName is required for clone"),
+            ("sourceType", json!("export-from-volume"), "pvcNamespace is required for export-from-volume"),
             ("sourceType", json!("magic"), "Unsupported value"),
             ("sourceType", json!("upload"), "url should be empty"),
             ("url", json!(""), "url is required"),
             ("url", json!("file:///etc/shadow"), "url is invalid"),
             ("url", json!("https:///x"), "url is invalid"),
-            ("checksum", json!("abc"), "SHA-512"),
+            ("checksum", json!("abc"), "SHA-512 or a SHA-256"),
+            ("checksum", json!("x".repeat(64)), "SHA-512 or a SHA-256"),
             ("retry", json!(11), "must be between 0 and 10"),
             ("backend", json!("tape"), "Unsupported value"),
             ("securityParameters", json!({"cryptoOperation": "encrypt"}), "is not supported by Sheaf yet"),
@@ -294,6 +380,32 @@ mod tests {
             let said: Vec<String> = validate(&image, None).iter().map(ToString::to_string).collect();
             assert!(said.iter().any(|line| line.contains(words)), "{field}: {said:?}");
         }
+        for (source, fields) in [
+            ("clone", json!({"securityParameters": {"sourceImageName": "a", "sourceImageNamespace": "b"}})),
+            ("export-from-volume", json!({"pvcName": "a", "pvcNamespace": "b"})),
+        ] {
+            let mut image = json!({"metadata": {"name": "i"}, "spec": fields});
+            image["spec"]["displayName"] = json!("d");
+            image["spec"]["sourceType"] = json!(source);
+            assert_eq!(validate(&image, None), [], "{source}");
+            let mut elsewhere = image.clone();
+            for (field, bad) in [("pvcName", "../b"), ("pvcNamespace", "a/b")] {
+                elsewhere["spec"][field] = json!(bad);
+            }
+            elsewhere["spec"]["securityParameters"] =
+                json!({"sourceImageName": "..", "sourceImageNamespace": "a/../b"});
+            assert_eq!(validate(&elsewhere, None).len(), 2, "{source}");
+            assert!(!validate(&elsewhere, Some(&image)).is_empty(), "{source} is moved");
+        }
+        for length in [64, 128] {
+            let mut checked = image();
+            checked["spec"]["checksum"] = json!("aB".repeat(length / 2));
+            assert_eq!(validate(&checked, None), []);
+        }
+        let mut wordy = image();
+        wordy["spec"]["pvcName"] = json!("");
+        wordy["spec"]["securityParameters"] = json!({"sourceImageName": ""});
+        assert_eq!(validate(&wordy, Some(&image())), []);
         let mut moved = image();
         moved["spec"]["url"] = json!("https://example.com/other");
         assert!(validate(&moved, Some(&image()))[0].detail.contains("url cannot be modified"));

@@ -1,13 +1,14 @@
 //! kubevirt.io/v1 VirtualMachineInstance: a machine that runs, or is about to, or did.
 //!
 //! It has no `status` subresource, as in the original: whoever may write it may write all of
-//! it, and admission decides who writes what. Its `spec` is settled when it is created: a
-//! running machine is changed through its VirtualMachine.
+//! it, and admission decides who writes what. Its `spec` is settled when it is created, but for what can be changed while
+//! it runs ([`live_update`]).
 
 pub mod access_credential;
 pub mod demand;
 pub mod devices;
 pub mod domain;
+pub mod live_update;
 pub mod network;
 pub mod spec;
 pub mod status;
@@ -18,13 +19,19 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use self::{spec::VirtualMachineInstanceSpec, status::VirtualMachineInstanceStatus};
+use self::{
+    devices::Interface,
+    live_update::{ABSENT, Running, live_update},
+    spec::VirtualMachineInstanceSpec,
+    status::VirtualMachineInstanceStatus,
+};
 use super::{age_column, condition_status, name_column};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
     names::NameRule,
     not_yet::Unsupported,
+    quantity,
     wire::root_type,
 };
 
@@ -34,6 +41,9 @@ pub const FOREGROUND_FINALIZER: &str = "foregroundDeleteVirtualMachine";
 pub const CONTROLLER_FINALIZER: &str = "kubevirt.io/virtualMachineControllerFinalize";
 /// On an instance: the generation of the VirtualMachine it was made from.
 pub const GENERATION_ANNOTATION: &str = "kubevirt.io/vm-generation";
+/// On an instance: volumes that were plugged into it alone, as a JSON array of names. Its VirtualMachine does not have
+/// them, and does not take them away.
+pub const EPHEMERAL_VOLUMES_ANNOTATION: &str = "kubevirt.io/ephemeral-hotplug-volumes";
 /// On an instance: the node it is bound to.
 pub const NODE_NAME_LABEL: &str = "kubevirt.io/nodeName";
 
@@ -84,22 +94,42 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         Ok(spec) => errors.extend(validation::validate_spec(&spec, &path)),
         Err(why) => errors.push(FieldError::invalid(&path, "<object>", why)),
     }
-    if old.is_some_and(|old| wanted(old) != wanted(new)) {
-        errors.push(FieldError::forbidden(
-            &path,
-            "an instance is settled when it is created: change its VirtualMachine instead",
-        ));
+    if let Some(old) = old {
+        let settled = unchangeable(old, new);
+        if !settled.is_empty() {
+            let why = format!(
+                "an instance is settled when it is created ({}): change its VirtualMachine instead",
+                settled.join(", ")
+            );
+            errors.push(FieldError::forbidden(&path, why));
+        }
     }
     errors
 }
 
-/// All of the spec but the grace period, which `virtctl stop --grace-period` shortens.
-fn wanted(instance: &Value) -> Value {
-    let mut spec = instance["spec"].clone();
-    if let Some(fields) = spec.as_object_mut() {
-        fields.remove("terminationGracePeriodSeconds");
+/// What is different and cannot be while it runs. The grace period can be: `virtctl stop --grace-period` shortens it.
+fn unchangeable(old: &Value, new: &Value) -> Vec<String> {
+    let read = |instance: &Value| VirtualMachineInstanceSpec::deserialize_from(&instance["spec"]);
+    let (Ok(before), Ok(mut after)) = (read(old), read(new)) else { return vec!["spec".into()] };
+    after.termination_grace_period_seconds = before.termination_grace_period_seconds;
+    // An instance has the interfaces that it is to have: one that is not there is to be absent.
+    let interfaces = &mut after.domain.devices.interfaces;
+    for interface in &before.domain.devices.interfaces {
+        if !interfaces.iter().any(|there| there.name == interface.name) {
+            interfaces.push(Interface { state: ABSENT.into(), ..interface.clone() });
+        }
     }
-    spec
+    let at_boot = &old["status"]["memory"]["guestAtBoot"];
+    let known = Running { memory_at_boot: at_boot.as_str().and_then(quantity::value), ..Running::default() };
+    live_update(&before, &after, &known).needs_restart
+}
+
+impl VirtualMachineInstance {
+    /// The volumes that were plugged into it alone.
+    pub fn ephemeral_volumes(&self) -> Vec<String> {
+        let noted = self.metadata.annotations.as_ref().and_then(|all| all.get(EPHEMERAL_VOLUMES_ANNOTATION));
+        noted.and_then(|noted| serde_json::from_str(noted).ok()).unwrap_or_default()
+    }
 }
 
 impl VirtualMachineInstanceSpec {
@@ -127,7 +157,27 @@ mod tests {
         new["spec"]["terminationGracePeriodSeconds"] = json!(0);
         assert_eq!(validate(&new, Some(&old)), []);
         new["spec"]["domain"]["cpu"]["cores"] = json!(2);
-        assert_eq!(validate(&new, Some(&old))[0].field, "spec");
+        let refused = validate(&new, Some(&old));
+        assert_eq!(refused[0].field, "spec");
+        assert!(refused[0].to_string().contains("domain.cpu.cores"), "{}", refused[0]);
+    }
+
+    #[test]
+    fn what_comes_and_goes_while_it_runs_may_be_written() {
+        let interface = |name: &str| json!({"name": name, "bridge": {}});
+        let network = |name: &str| json!({"name": name, "multus": {"networkName": name}});
+        let old = json!({"spec": {
+            "domain": {"cpu": {"sockets": 1, "maxSockets": 2}, "memory": {"guest": "64Mi"}, "devices": {
+                "disks": [{"name": "d", "disk": {"bus": "scsi"}}], "interfaces": [interface("a"), interface("b")]}},
+            "networks": [network("a"), network("b")],
+            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}}]}});
+        let mut new = old.clone();
+        new["spec"]["domain"]["cpu"]["sockets"] = json!(2);
+        new["spec"]["domain"]["devices"] = json!({"disks": [], "interfaces": [interface("a")]});
+        new["spec"]["networks"] = json!([network("a")]);
+        new["spec"]["volumes"] = json!([]);
+        assert_eq!(validate(&new, Some(&old)), []);
+        assert_eq!(validate(&old, Some(&new)).len(), 1, "sockets are not taken away");
     }
 
     #[test]

@@ -7,12 +7,14 @@ use serde_json::Value;
 
 use super::defaults::{binding_of_user, on, role};
 
+const CLONE: &str = "clone.kubevirt.io";
 const CORE: &str = "";
 const EVERY: &str = "*";
 const DEFINITIONS: &str = "apiextensions.k8s.io";
 const HARVESTER: &str = "harvesterhci.io";
 const KUBEVIRT: &str = "kubevirt.io";
 const NETWORK: &str = "network.harvesterhci.io";
+const SNAPSHOT: &str = "snapshot.storage.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 /// The user, and the role, of the controller called `name`.
@@ -62,6 +64,14 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         (
+            "node",
+            vec![
+                on(&["get", "list", "patch", "watch"], CORE, &["nodes"]),
+                on(follow, CORE, &["persistentvolumes"]),
+                on(follow, HARVESTER, &["settings"]),
+            ],
+        ),
+        (
             "persistent-volume",
             vec![
                 on(follow, CORE, &["persistentvolumeclaims"]),
@@ -79,9 +89,11 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                     CORE,
                     &["persistentvolumeclaims/status", "persistentvolumes/status"],
                 ),
+                on(follow, CORE, &["nodes"]),
                 on(follow, STORAGE, &["storageclasses"]),
-                on(follow, HARVESTER, &["virtualmachineimages"]),
+                on(follow, HARVESTER, &["settings", "virtualmachineimages"]),
                 on(follow, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
+                on(follow, SNAPSHOT, &["volumesnapshotcontents", "volumesnapshots"]),
                 on(&["create"], CORE, &["events"]),
             ],
         ),
@@ -124,11 +136,37 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         (
+            "virtual-machine-backup",
+            vec![
+                on(&["get", "list", "update", "watch"], HARVESTER, &["virtualmachinebackups"]),
+                on(follow, HARVESTER, &["settings"]),
+                on(&["create", "get", "list", "watch"], SNAPSHOT, &["volumesnapshots"]),
+                on(follow, KUBEVIRT, &["virtualmachines"]),
+                on(follow, CORE, &["persistentvolumeclaims"]),
+                on(&["create", "get"], CORE, &["secrets"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "virtual-machine-clone",
+            vec![
+                on(&["get", "list", "watch"], CLONE, &["virtualmachineclones"]),
+                on(&["update"], CLONE, &["virtualmachineclones/status"]),
+                on(&["create", "get", "list", "watch"], KUBEVIRT, &["virtualmachines"]),
+                on(follow, CORE, &["persistentvolumeclaims"]),
+                on(&["create", "get"], CORE, &["secrets"]),
+            ],
+        ),
+        (
             "virtual-machine-image",
             vec![
                 on(&["get", "list", "patch", "watch"], HARVESTER, &["virtualmachineimages"]),
                 on(&["create", "delete", "get", "list", "watch"], STORAGE, &["storageclasses"]),
                 on(follow, CORE, &["nodes"]),
+                // To find the node that has the disk an image is made of, or to choose one for it.
+                on(&["get"], CORE, &["persistentvolumeclaims"]),
+                on(&["get", "list", "patch", "watch"], CORE, &["persistentvolumes"]),
+                on(follow, HARVESTER, &["settings"]),
                 on(&["create"], CORE, &["events"]),
             ],
         ),
@@ -137,7 +175,8 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             vec![
                 on(&["get", "list", "update", "watch"], KUBEVIRT, &["virtualmachineinstances"]),
                 on(follow, CORE, &["nodes", "persistentvolumeclaims"]),
-                on(&["get", "patch"], CORE, &["persistentvolumes"]),
+                on(&["get", "list", "patch", "watch"], CORE, &["persistentvolumes"]),
+                on(follow, HARVESTER, &["settings"]),
                 on(follow, NETWORK, &["ippools", "virtualmachinenetworkconfigs"]),
                 on(follow, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
                 on(&["create"], CORE, &["events"]),
@@ -154,6 +193,42 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 ),
                 on(&["get", "list", "update", "watch"], NETWORK, &["ippools"]),
                 on(follow, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+            ],
+        ),
+        (
+            "virtual-machine-restore",
+            vec![
+                on(&["get", "list", "update", "watch"], HARVESTER, &["virtualmachinerestores"]),
+                on(follow, HARVESTER, &["virtualmachinebackups"]),
+                on(&["create", "get", "list", "update", "watch"], KUBEVIRT, &["virtualmachines"]),
+                on(follow, KUBEVIRT, &["virtualmachineinstances"]),
+                on(&["create", "get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
+                on(&["create", "get"], CORE, &["secrets"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "volume-snapshot",
+            vec![
+                on(&["get", "list", "patch", "watch"], SNAPSHOT, &["volumesnapshots"]),
+                on(&["update"], SNAPSHOT, &["volumesnapshots/status"]),
+                on(
+                    &["create", "delete", "get", "list", "patch", "watch"],
+                    SNAPSHOT,
+                    &["volumesnapshotcontents"],
+                ),
+                on(follow, SNAPSHOT, &["volumesnapshotclasses"]),
+                on(follow, CORE, &["nodes", "persistentvolumeclaims"]),
+                on(&["get", "list", "patch", "watch"], CORE, &["persistentvolumes"]),
+                on(follow, HARVESTER, &["settings"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "volume-snapshot-content",
+            vec![
+                on(&["delete", "get", "list", "patch", "watch"], SNAPSHOT, &["volumesnapshotcontents"]),
+                on(follow, SNAPSHOT, &["volumesnapshots"]),
             ],
         ),
     ]

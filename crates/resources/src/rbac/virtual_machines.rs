@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use super::defaults::{ALL, READ, STORAGE, aggregation_label, binding, on, role};
 
 const KUBEVIRT: &str = "kubevirt.io";
+const CLONE: &str = "clone.kubevirt.io";
 const SUBRESOURCES: &str = "subresources.kubevirt.io";
 const HARVESTER: &str = "harvesterhci.io";
 const NETWORK: &str = "network.harvesterhci.io";
+const SNAPSHOT: &str = "snapshot.storage.k8s.io";
 const ATTACHMENT: &str = "k8s.cni.cncf.io";
 
 /// Settings that everybody who signed in may read: the clients refuse to start without some of them.
@@ -29,11 +31,17 @@ pub const AUTHENTICATED_ROLE: &str = "harvester-authenticated";
 pub(super) fn cluster_roles() -> Vec<Value> {
     let mut editor = with_streams();
     editor.push(on(ALL, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]));
+    editor.push(on(ALL, CLONE, &["virtualmachineclones"]));
     let mut editor_without_collections = with_streams();
     editor_without_collections.push(on(
         &["create", "delete", "get", "list", "patch", "update", "watch"],
         KUBEVIRT,
         &["virtualmachineinstances", "virtualmachines"],
+    ));
+    editor_without_collections.push(on(
+        &["create", "delete", "get", "list", "patch", "update", "watch"],
+        CLONE,
+        &["virtualmachineclones"],
     ));
     editor_without_collections.push(on(&["get", "list"], KUBEVIRT, &["kubevirts"]));
     vec![
@@ -46,13 +54,19 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             vec![
                 on(&["get"], SUBRESOURCES, &guest_questions()),
                 on(READ, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
+                on(READ, CLONE, &["virtualmachineclones"]),
             ],
         ),
         gathered(
             "harvesterhci.io:edit",
             &["admin", "edit"],
             vec![
-                on(ALL, HARVESTER, &["keypairs", "virtualmachineimages"]),
+                on(
+                    ALL,
+                    HARVESTER,
+                    &["keypairs", "virtualmachinebackups", "virtualmachineimages", "virtualmachinerestores"],
+                ),
+                on(ALL, SNAPSHOT, &["volumesnapshots"]),
                 on(ALL, ATTACHMENT, &["network-attachment-definitions"]),
             ],
         ),
@@ -60,7 +74,12 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             "harvesterhci.io:view",
             &["view"],
             vec![
-                on(READ, HARVESTER, &["keypairs", "virtualmachineimages"]),
+                on(
+                    READ,
+                    HARVESTER,
+                    &["keypairs", "virtualmachinebackups", "virtualmachineimages", "virtualmachinerestores"],
+                ),
+                on(READ, SNAPSHOT, &["volumesnapshots"]),
                 on(READ, ATTACHMENT, &["network-attachment-definitions"]),
                 on(READ, NETWORK, &["virtualmachinenetworkconfigs"]),
             ],
@@ -158,7 +177,7 @@ fn csi_driver() -> Vec<Value> {
             &["csi-driver-config", "csi-online-expand-validation"],
         ),
         on(&["get", "list"], "longhorn.io", &["volumes"]),
-        on(&["*"], "snapshot.storage.k8s.io", &["volumesnapshots"]),
+        on(&["*"], SNAPSHOT, &["volumesnapshots"]),
         // A volume is plugged in by changing the machine's own list.
         on(&["patch"], KUBEVIRT, &["virtualmachines"]),
     ]

@@ -1,56 +1,36 @@
 //! How bytes become an image: poured into a file under another name, synced, looked at,
 //! and only then given the image's name.
 //!
-//! The bytes go through a short queue to a thread that writes and digests them, so that the
-//! network and the disk work at the same time and only a few pieces are ever in memory. Long
-//! runs of zeros become holes.
+//! The bytes go through a short queue to a thread that writes them ([`super::writing`]), so that the
+//! network and the disk work at the same time and only a few pieces are ever in memory.
 //!
 //! An arrival that is dropped, fails or is cancelled takes what it wrote with it.
 
 use std::{
     error::Error,
-    fs::File,
     future::Future,
-    io,
-    os::unix::fs::FileExt,
     pin::pin,
     sync::{Arc, atomic::Ordering},
 };
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use sha2::{Digest, Sha256, Sha512};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
-    ARRIVING, Checksum, DISK, Image, ImageError, Images, Known, MANIFEST_VERSION, Manifest, Progress, inspect,
+    ARRIVING, Checksum, DISK, Image, ImageError, Images, Known, MANIFEST_VERSION, Manifest, Progress,
+    inspect, soundness, space_of,
+    writing::{self, Job, Passed, QUEUE, Written},
 };
-use crate::{
-    ImageId, MOST_BYTES, Step,
-    directory::{Directory, DiskError},
-    storage::on_a_thread,
-    volume::MANIFEST,
-};
+use crate::{ImageId, MOST_BYTES, Step, chain::MANIFEST, directory::Directory, storage::on_a_thread};
 
-/// Pieces between the network and the disk; one is rarely more than a few hundred KiB.
-const QUEUE: usize = 16;
-/// Written at once; shorter pieces are put together first.
-const BLOCK: usize = 1 << 20;
-/// After so many bytes it is asked how much space is left. Others write too, so asking once is not enough.
-const LOOK_AT_SPACE_EVERY: u64 = 16 << 20;
-/// Of the file system, this part stays free: the cluster's own memory lies on it, and machines write to it.
-const RESERVE_PART: u64 = 20;
-/// More than this is not kept, however large the file system is.
-const MOST_RESERVE: u64 = 4 << 30;
-/// A run of zeros this long, at a multiple of its length, is left out.
-const HOLE: usize = 64 << 10;
-
-pub enum Begun {
+pub enum Begun<T> {
     Already(Image),
-    Now(Arrival),
+    Now(T),
 }
 
 /// What is known beforehand of what arrives.
+#[derive(Clone, Debug)]
 pub struct Wanted {
     pub size: Option<u64>,
     pub most_bytes: Option<u64>,
@@ -58,29 +38,60 @@ pub struct Wanted {
 }
 
 pub struct Arrival {
-    images: Arc<Images>,
-    id: ImageId,
-    progress: Arc<Progress>,
+    pub images: Arc<Images>,
+    pub id: ImageId,
+    pub progress: Arc<Progress>,
+    /// What is remembered of it when it ends.
+    pub failure: Option<String>,
+    /// Somebody else answers for what was written from here on.
+    pub is_given_away: bool,
+}
+
+/// Where the bytes of one arrival go in. Dropped before it is complete, the thread behind it ends.
+#[derive(Debug)]
+pub struct Intake {
+    pub wanted: Wanted,
+    /// How many bytes went in.
+    pub received: u64,
+    queue: mpsc::Sender<Passed>,
+    writing: JoinHandle<Result<(Directory, Written), ImageError>>,
 }
 
 /// Nobody else begins the same arrival until this one is dropped.
-pub async fn begin(images: Arc<Images>, id: ImageId) -> Result<Begun, ImageError> {
-    let arrival = {
+pub async fn begin(images: Arc<Images>, id: ImageId) -> Result<Begun<Arrival>, ImageError> {
+    let (arrival, former) = {
         let mut known = images.known.lock();
         if matches!(known.get(&id), Some(Known::Arriving(_))) {
             return Err(ImageError::AlreadyArriving { image: id });
         }
         let progress = Arc::new(Progress::default());
-        known.insert(id.clone(), Known::Arriving(progress.clone()));
-        Arrival { images: images.clone(), id: id.clone(), progress }
+        let former = known.insert(id.clone(), Known::Arriving(progress.clone()));
+        (Arrival::of(images.clone(), id.clone(), progress), former)
     };
-    Ok(match on_a_thread(move || images.find(&id)).await? {
-        Some(image) => Begun::Already(image),
-        None => Begun::Now(arrival),
+    // Half an upload, whose rest nobody sends any more.
+    drop(former);
+    on_a_thread(move || {
+        Ok(match images.find(&id) {
+            Ok(Some(image)) => Begun::Already(image),
+            Ok(None) => Begun::Now(arrival),
+            Err(ImageError::Damaged { what }) => {
+                tracing::warn!(image = %id, what, "a damaged image makes way for a new one");
+                let _turn = images.turns.take(&id);
+                images.withdraw(&id)?;
+                Begun::Now(arrival)
+            }
+            Err(why) => return Err(why),
+        })
     })
+    .await
 }
 
 impl Arrival {
+    /// To be made by whoever wrote into what is known that it arrives.
+    pub fn of(images: Arc<Images>, id: ImageId, progress: Arc<Progress>) -> Arrival {
+        Arrival { images, id, progress, failure: None, is_given_away: false }
+    }
+
     pub async fn unless_cancelled<T>(
         &self,
         work: impl Future<Output = Result<T, ImageError>>,
@@ -94,12 +105,8 @@ impl Arrival {
         }
     }
 
-    /// Takes the whole stream and makes an image of it.
-    pub async fn pour<S, E>(&self, stream: S, wanted: Wanted) -> Result<Image, ImageError>
-    where
-        S: Stream<Item = Result<Bytes, E>>,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    /// Makes the place that the bytes go to.
+    pub async fn open(&self, wanted: Wanted) -> Result<Intake, ImageError> {
         let most = wanted.most_bytes.unwrap_or(MOST_BYTES).min(MOST_BYTES);
         if let Some(size) = wanted.size {
             let _ = self.progress.total.set(size);
@@ -108,63 +115,130 @@ impl Arrival {
             }
         }
         let (images, id, progress) = (self.images.clone(), self.id.clone(), self.progress.clone());
-        let (directory, file) = on_a_thread(move || prepare(&images, &id, &progress, wanted.size)).await?;
-
-        let (sender, queue) = mpsc::channel(QUEUE);
-        let (progress, images) = (self.progress.clone(), self.images.clone());
-        let digest_sha256 = matches!(wanted.checksum, Some(Checksum::Sha256(_)));
-        let writing = on_a_thread(move || {
-            let space = || images.space();
-            let written = write(file, queue, &progress, most, digest_sha256, space)?;
-            images.after.took(Step::ArrivalWritten);
-            Ok::<_, ImageError>(written)
+        let size = wanted.size;
+        let (directory, file) = on_a_thread(move || {
+            let directory = prepare(&images, &id, &progress, size)?;
+            // Nobody writes to it again, not even we.
+            let file = directory.make_file(DISK, 0o400)?;
+            images.after.took(Step::ArrivalMade);
+            Ok::<_, ImageError>((directory, file))
+        })
+        .await?;
+        let (queue, receiver) = mpsc::channel(QUEUE);
+        // What waits for the rest of an upload must not keep the storage from being dropped.
+        let (shelf, after) = (self.images.directory.clone(), self.images.after.clone());
+        let job = Job { file, progress: self.progress.clone(), most, checksum: wanted.checksum.clone() };
+        let writing = tokio::task::spawn_blocking(move || {
+            let written = writing::write(job, receiver, || space_of(&shelf))?;
+            directory.sync_file(&written.file, DISK)?;
+            after.took(Step::ArrivalWritten);
+            Ok((directory, written))
         });
-        let sending = self.unless_cancelled(send_all(stream, sender, &self.progress));
-        let (sent, written) = tokio::join!(sending, writing);
-        // What the writer says comes first: when it failed, nothing more could be sent.
-        let written = written?;
-        sent?;
-        if let Some(expected) = wanted.size.filter(|expected| *expected != written.bytes) {
-            return Err(ImageError::WrongSize { expected, bytes: written.bytes });
-        }
-        written.check(wanted.checksum.as_ref())?;
-
-        let (images, id, progress) = (self.images.clone(), self.id.clone(), self.progress.clone());
-        on_a_thread(move || publish(&images, &id, &progress, &directory, written)).await
+        Ok(Intake { wanted, received: 0, queue, writing })
     }
 
-    /// Leaves behind what is worth knowing: the image, or why there is none.
-    pub fn finish(self, ended: Result<Image, ImageError>) -> Result<Image, ImageError> {
-        if let Err(why) = &ended
-            && !self.progress.cancelled.is_cancelled()
-        {
-            let told = Known::Failed(in_full(why));
-            self.images.known.lock().insert(self.id.clone(), told);
+    /// Takes the whole stream. Ends well, too, when the thread that writes has had enough, which then says why.
+    pub async fn pour<S, E>(&self, intake: &mut Intake, stream: S) -> Result<(), ImageError>
+    where
+        S: Stream<Item = Result<Bytes, E>>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let sending = async {
+            let mut stream = pin!(stream);
+            while let Some(piece) = stream.next().await {
+                let piece = piece
+                    .map_err(|why| ImageError::Interrupted { bytes: intake.received, source: why.into() })?;
+                let length = piece.len() as u64;
+                if intake.queue.send(Passed::Piece(piece)).await.is_err() {
+                    break;
+                }
+                intake.received += length;
+            }
+            Ok(())
+        };
+        self.unless_cancelled(sending).await
+    }
+
+    /// Makes an image of what was poured.
+    pub async fn complete(&self, intake: Intake) -> Result<Image, ImageError> {
+        let Intake { wanted, queue, writing, .. } = intake;
+        let ending = async {
+            let _ = queue.send(Passed::End).await;
+            match writing.await {
+                Ok(written) => written,
+                Err(why) if why.is_panic() => std::panic::resume_unwind(why.into_panic()),
+                // The runtime is shutting down.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let (directory, written) = self.unless_cancelled(ending).await?;
+        if let Some(expected) = wanted.size.filter(|expected| *expected != written.arrived) {
+            return Err(ImageError::WrongSize { expected, bytes: written.arrived });
         }
-        ended
+        written.check()?;
+
+        let (images, id, progress) = (self.images.clone(), self.id.clone(), self.progress.clone());
+        on_a_thread(move || {
+            let found = inspect::look(&written.file, |file| directory.sync_file(file, DISK))?;
+            let manifest = Manifest {
+                version: MANIFEST_VERSION,
+                format: found.format,
+                size: written.bytes,
+                virtual_size: found.virtual_size,
+                sha512: None,
+                blake3: Some(written.blake3),
+                is_disc: Some(found.is_disc),
+                packing: written.packing,
+                spots: Some(soundness::spots(&written.file)?),
+            };
+            publish(&images, &id, &progress, &directory, manifest)
+        })
+        .await
+    }
+
+    /// Why there is no image, to be remembered unless it was deleted.
+    pub fn failed(&mut self, why: ImageError) -> ImageError {
+        if !self.progress.cancelled.is_cancelled() {
+            self.failure = Some(in_full(&why));
+        }
+        why
     }
 }
 
 impl Drop for Arrival {
     fn drop(&mut self) {
+        if self.is_given_away {
+            return;
+        }
         // Before the turn: a thread that is about to publish sees it when its turn comes.
         self.progress.cancelled.cancel();
-        let _turn = self.images.turns.take(&self.id);
-        if let Err(why) = self.images.directory.remove(&temporary_name(&self.id)) {
-            tracing::warn!(image = %self.id, why = &why as &dyn Error, "what arrived of an image stays behind");
+        {
+            let _turn = self.images.turns.take(&self.id);
+            self.images.throw_away(&self.id);
         }
+        // Last: from here on the next one may begin.
         let mut known = self.images.known.lock();
-        if matches!(known.get(&self.id), Some(Known::Arriving(_))) {
-            known.remove(&self.id);
+        match self.failure.take() {
+            Some(why) => drop(known.insert(self.id.clone(), Known::Failed(why))),
+            None => drop(known.remove(&self.id)),
         }
     }
 }
 
-fn temporary_name(id: &ImageId) -> String {
+impl Images {
+    /// Removes what arrived of an image. To be called in its turn.
+    pub(super) fn throw_away(&self, id: &ImageId) {
+        if let Err(why) = self.directory.remove(&temporary_name(id)) {
+            tracing::warn!(image = %id, why = &why as &dyn Error, "what arrived of an image stays behind");
+        }
+    }
+}
+
+pub fn temporary_name(id: &ImageId) -> String {
     format!("{ARRIVING}{id}")
 }
 
-fn in_full(why: &dyn Error) -> String {
+pub fn in_full(why: &dyn Error) -> String {
     let mut text = why.to_string();
     let mut cause = why.source();
     while let Some(why) = cause {
@@ -174,14 +248,15 @@ fn in_full(why: &dyn Error) -> String {
     text
 }
 
-fn prepare(
+/// The directory that an image of so many bytes is made in, under another name.
+pub fn prepare(
     images: &Images,
     id: &ImageId,
     progress: &Progress,
     size: Option<u64>,
-) -> Result<(Directory, File), ImageError> {
+) -> Result<Directory, ImageError> {
     if let Some(bytes) = size {
-        let (free, reserve) = images.space()?;
+        let (free, reserve) = space_of(&images.directory)?;
         if bytes.saturating_add(reserve) > free {
             return Err(ImageError::NoSpace { bytes, free, reserve });
         }
@@ -193,154 +268,33 @@ fn prepare(
         return Err(ImageError::DeletedMeanwhile { image: id.clone() });
     }
     images.directory.remove(&temporary)?;
-    let directory = images.directory.make_directory(&temporary)?;
-    // Nobody writes to it again, not even we.
-    let file = directory.make_file(DISK, 0o400)?;
-    images.after.took(Step::ArrivalMade);
-    Ok((directory, file))
+    Ok(images.directory.make_directory(&temporary)?)
 }
 
-async fn send_all<S, E>(stream: S, queue: mpsc::Sender<Bytes>, progress: &Progress) -> Result<(), ImageError>
-where
-    S: Stream<Item = Result<Bytes, E>>,
-    E: Into<Box<dyn Error + Send + Sync>>,
-{
-    let mut stream = pin!(stream);
-    while let Some(piece) = stream.next().await {
-        let piece = piece.map_err(|why| ImageError::Interrupted {
-            bytes: progress.bytes.load(Ordering::Relaxed),
-            source: why.into(),
-        })?;
-        // Fails when the writer did, which then says why.
-        if queue.send(piece).await.is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-#[derive(Debug)]
-struct Written {
-    file: File,
-    bytes: u64,
-    sha512: String,
-    sha256: Option<String>,
-}
-
-impl Written {
-    fn check(&self, checksum: Option<&Checksum>) -> Result<(), ImageError> {
-        let (expected, found) = match checksum {
-            Some(Checksum::Sha512(expected)) => (expected, &self.sha512),
-            Some(Checksum::Sha256(expected)) => (expected, self.sha256.as_ref().unwrap_or(&self.sha512)),
-            None => return Ok(()),
-        };
-        if !expected.eq_ignore_ascii_case(found) {
-            return Err(ImageError::WrongChecksum { expected: expected.clone(), found: found.clone() });
-        }
-        Ok(())
-    }
-}
-
-fn write(
-    file: File,
-    mut queue: mpsc::Receiver<Bytes>,
-    progress: &Progress,
-    most: u64,
-    digest_sha256: bool,
-    space: impl Fn() -> Result<(u64, u64), DiskError>,
-) -> Result<Written, ImageError> {
-    let failed = |why: io::Error| DiskError::new("write", DISK.as_ref(), why);
-    let (mut sha512, mut sha256) = (Sha512::new(), digest_sha256.then(Sha256::new));
-    let mut block = Vec::with_capacity(BLOCK);
-    let (mut bytes, mut on_disk, mut looked_at) = (0u64, 0u64, None);
-    while let Some(mut piece) = queue.blocking_recv() {
-        bytes += piece.len() as u64;
-        if bytes > most {
-            return Err(ImageError::TooLarge { most });
-        }
-        sha512.update(&piece);
-        if let Some(sha256) = &mut sha256 {
-            sha256.update(&piece);
-        }
-        while !piece.is_empty() {
-            let fits = piece.split_to(piece.len().min(BLOCK - block.len()));
-            block.extend_from_slice(&fits);
-            if block.len() == BLOCK {
-                if looked_at.is_none_or(|at| on_disk >= at + LOOK_AT_SPACE_EVERY) {
-                    let (free, reserve) = space()?;
-                    if free < reserve.saturating_add(LOOK_AT_SPACE_EVERY) {
-                        return Err(ImageError::DiskFull { bytes, free, reserve });
-                    }
-                    looked_at = Some(on_disk);
-                }
-                write_block(&file, &block, on_disk).map_err(failed)?;
-                on_disk += block.len() as u64;
-                block.clear();
-            }
-        }
-        progress.bytes.store(bytes, Ordering::Relaxed);
-    }
-    write_block(&file, &block, on_disk).map_err(failed)?;
-    // What ends in zeros ends in a hole; the length must still be true.
-    file.set_len(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    Ok(Written {
-        file,
-        bytes,
-        sha512: hex(&sha512.finalize()),
-        sha256: sha256.map(|sha256| hex(&sha256.finalize())),
-    })
-}
-
-/// How much of a file system of this size no image may take.
-pub fn reserve_of(total: u64) -> u64 {
-    (total / RESERVE_PART).min(MOST_RESERVE)
-}
-
-fn write_block(file: &File, block: &[u8], at: u64) -> io::Result<()> {
-    let mut at = at;
-    for piece in block.chunks(HOLE) {
-        if piece.iter().any(|byte| *byte != 0) {
-            file.write_all_at(piece, at)?;
-        }
-        at += piece.len() as u64;
-    }
-    Ok(())
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn publish(
+/// Writes down what the image in `directory` is and gives it its name.
+pub fn publish(
     images: &Images,
     id: &ImageId,
     progress: &Progress,
     directory: &Directory,
-    written: Written,
+    manifest: Manifest,
 ) -> Result<Image, ImageError> {
-    let found = inspect::look(&written.file)?;
     let _turn = images.turns.take(id);
     if progress.cancelled.is_cancelled() {
         return Err(ImageError::DeletedMeanwhile { image: id.clone() });
     }
-    let image = Image {
-        format: found.format,
-        size: written.bytes,
-        virtual_size: found.virtual_size,
-        sha512: written.sha512,
-    };
-    let manifest = Manifest {
-        version: MANIFEST_VERSION,
-        format: image.format,
-        size: image.size,
-        virtual_size: image.virtual_size,
-        sha512: image.sha512.clone(),
-    };
     directory.write_new_json(MANIFEST, &manifest)?;
     directory.sync()?;
     images.after.took(Step::ImageManifestWritten);
     images.directory.rename(&temporary_name(id), id.as_str())?;
     images.after.took(Step::ImagePublished);
-    images.directory.sync()?;
-    Ok(image)
+    if let Err(why) = images.directory.sync() {
+        // Whoever asks next would find an image whose name may be gone after the next power cut.
+        images.directory.rename(id.as_str(), &temporary_name(id))?;
+        return Err(why.into());
+    }
+    progress.bytes.store(manifest.size, Ordering::Relaxed);
+    images.sound.lock().insert(id.clone());
+    let is_disc = manifest.is_disc.unwrap_or(false);
+    Ok(manifest.describe(is_disc))
 }

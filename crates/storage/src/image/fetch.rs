@@ -1,45 +1,47 @@
-//! Asks a web server for an image.
+//! Asks a web server for an image, and asks again for the rest when it breaks off.
 //!
-//! Each connection is made here and not by a client library, because of one rule that has to
+//! Each connection is made here ([`connection`]) and not by a client library, because of one rule that has to
 //! hold for every one of them, redirects included: the address that is connected to was
-//! judged ([`super::address`]), not the name, which can mean something else a moment later.
+//! judged ([`super::address`]), not the name, which can mean something else a moment later. Through a proxy
+//! ([`proxy`]) that can be said of what this node can look up itself, and of nothing else: an operator who has names
+//! resolved elsewhere has to have them judged there, too.
 //!
-//! Deliberately absent for now: proxies, passwords in the URL, compressed transfers, and going on where
-//! an attempt broke off. The caller tries again.
+//! What breaks off is gone on with as long as it is sure to be the same file: the server says so with the mark it gave
+//! at the beginning, or the checksum will tell. Whoever gives up here is tried again by the caller, from the beginning.
+//!
+//! Deliberately absent: passwords in the URL, and compressed transfers (not to be confused with files that are).
 
-use std::{
-    error::Error,
-    io,
-    net::{IpAddr, SocketAddr},
-    pin::Pin,
-    sync::Arc,
-    time::Duration,
-};
+mod connection;
+mod proxy;
+
+use std::{error::Error, io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::Stream;
-use http::{Request, Response, header};
-use http_body_util::{BodyExt, Empty};
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
-use rustls_pki_types::{CertificateDer, InvalidDnsNameError, ServerName, pem::PemObject};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
-use tokio_util::task::AbortOnDropHandle;
-use url::{Host, Position, Url};
+use http::{HeaderMap, Response, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{sleep, timeout};
+use url::Url;
 
+use self::connection::{Connection, ask};
+pub use self::proxy::Proxies;
 use super::{Checksum, address::is_refused};
-use crate::storage::on_a_thread;
 
 const MOST_REDIRECTS: usize = 10;
 const CONNECT: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(60);
 /// Without a single byte; how long all of it takes is nobody's business.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How often the rest is asked for without getting anywhere.
+const MOST_RESUMES: u32 = 6;
+/// Before the first time; twice as long before each next.
+const RESUME_PAUSE: Duration = Duration::from_millis(200);
+/// So many bytes are a way.
+const SOME_WAY: u64 = 1 << 20;
+/// How a server says that it sends a whole file, or the part that was asked for.
+const WHOLE: u16 = 200;
+const PART: u16 = 206;
 
 /// Where an image is, and what is asked of it.
 #[derive(Clone, Debug)]
@@ -52,11 +54,19 @@ pub struct Source {
     pub most_bytes: Option<u64>,
     /// Certificates (PEM) to trust beside those that the host trusts.
     pub additional_ca: Option<String>,
+    pub proxies: Proxies,
 }
 
 impl Source {
     pub fn of(url: impl Into<String>) -> Source {
-        Source { url: url.into(), checksum: None, allow_local: false, most_bytes: None, additional_ca: None }
+        Source {
+            url: url.into(),
+            checksum: None,
+            allow_local: false,
+            most_bytes: None,
+            additional_ca: None,
+            proxies: Proxies::default(),
+        }
     }
 }
 
@@ -100,6 +110,8 @@ pub enum FetchError {
     },
     #[error("{host} said nothing for {} seconds", .after.as_secs())]
     Silent { host: String, after: Duration },
+    #[error("{host} ended before its end")]
+    EndedEarly { host: String },
     #[error("{host} answered {status}")]
     Refused { host: String, status: String },
     #[error("{host} sends it compressed ({encoding}), which was not asked for")]
@@ -108,6 +120,24 @@ pub enum FetchError {
     TooManyRedirects,
     #[error("{host} redirects from https to http, and without a checksum nothing would vouch for the image")]
     Downgrade { host: String },
+    #[error("the proxy {proxy} cannot be used: {why}")]
+    Proxy { proxy: String, why: String },
+    #[error("{host} broke off after {bytes} bytes and has not the same file any more: {why}")]
+    Changed { host: String, bytes: u64, why: &'static str },
+}
+
+impl FetchError {
+    /// Whether it may go better a moment later.
+    fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            FetchError::NoAddress { .. }
+                | FetchError::Connect { .. }
+                | FetchError::Http { .. }
+                | FetchError::Silent { .. }
+                | FetchError::EndedEarly { .. }
+        )
+    }
 }
 
 pub struct Fetched {
@@ -119,17 +149,61 @@ pub struct Fetched {
 /// Follows redirects until there is a body, and hands it over unread.
 pub async fn get(source: &Source) -> Result<Fetched, FetchError> {
     let allow_local = source.allow_local;
-    get_from(source, &move |address| allow_local || !is_refused(address)).await
+    get_from(source, Arc::new(move |address| allow_local || !is_refused(address))).await
 }
 
 /// Whether something may be fetched from an address.
-type Judge = dyn Fn(IpAddr) -> bool + Sync;
+type Judge = dyn Fn(IpAddr) -> bool + Send + Sync;
 
-async fn get_from(source: &Source, may: &Judge) -> Result<Fetched, FetchError> {
+/// From where on a file is asked for, and the mark of the file that is meant.
+#[derive(Clone, Debug)]
+struct Rest {
+    at: u64,
+    mark: Option<String>,
+}
+
+async fn get_from(source: &Source, may: Arc<Judge>) -> Result<Fetched, FetchError> {
+    let answer = follow(source, &*may, None).await?;
+    if answer.response.status().as_u16() != WHOLE {
+        let (host, status) = (answer.host, answer.response.status().to_string());
+        return Err(FetchError::Refused { host, status });
+    }
+    let headers = answer.response.headers();
+    let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    let body = Body {
+        source: source.clone(),
+        may,
+        mark: mark(headers),
+        length,
+        at: 0,
+        from: 0,
+        resumes: 0,
+        host: answer.host,
+        reading: Some((answer.response.into_body(), answer.connection)),
+    };
+    let body = futures::stream::unfold(Some(body), |body| async {
+        let mut body = body?;
+        match body.next().await {
+            Ok(Some(piece)) => Some((Ok(piece), Some(body))),
+            Ok(None) => None,
+            Err(why) => Some((Err(why), None)),
+        }
+    });
+    Ok(Fetched { length, body: Box::pin(body) })
+}
+
+/// An answer that is no redirect.
+struct Answer {
+    host: String,
+    response: Response<Incoming>,
+    connection: Connection,
+}
+
+async fn follow(source: &Source, may: &Judge, rest: Option<&Rest>) -> Result<Answer, FetchError> {
     let mut url = parse(&source.url)?;
     for _ in 0..=MOST_REDIRECTS {
         let host = url.host_str().unwrap_or_default().to_owned();
-        let (response, connection) = ask(&url, source, may).await?;
+        let (response, connection) = ask(&url, source, may, rest).await?;
         let status = response.status();
         if status.is_redirection()
             && let Some(location) = response.headers().get(header::LOCATION)
@@ -144,9 +218,116 @@ async fn get_from(source: &Source, may: &Judge) -> Result<Fetched, FetchError> {
         if !status.is_success() {
             return Err(FetchError::Refused { host, status: status.to_string() });
         }
-        return body_of(host, response, connection);
+        let encoding = text(response.headers(), header::CONTENT_ENCODING).unwrap_or("identity").to_owned();
+        if !encoding.eq_ignore_ascii_case("identity") {
+            return Err(FetchError::Encoded { host, encoding });
+        }
+        return Ok(Answer { host, response, connection });
     }
     Err(FetchError::TooManyRedirects)
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// What the server tells files apart by, of what it can be asked about again.
+fn mark(headers: &HeaderMap) -> Option<String> {
+    let strong = text(headers, header::ETAG).filter(|tag| !tag.starts_with("W/"));
+    strong.or(text(headers, header::LAST_MODIFIED)).map(str::to_owned)
+}
+
+/// A file as it is read, over as many connections as it takes.
+struct Body {
+    source: Source,
+    may: Arc<Judge>,
+    mark: Option<String>,
+    length: Option<u64>,
+    /// How many bytes were read, and how many of them before this connection.
+    at: u64,
+    from: u64,
+    resumes: u32,
+    host: String,
+    reading: Option<(Incoming, Connection)>,
+}
+
+impl Body {
+    async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
+        loop {
+            let Some((body, _)) = &mut self.reading else {
+                self.resume().await?;
+                continue;
+            };
+            let host = self.host.clone();
+            let why = match timeout(SILENCE, body.frame()).await {
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => {
+                        self.at += data.len() as u64;
+                        return Ok(Some(data));
+                    }
+                    // Trailers say nothing that concerns us.
+                    Err(_) => continue,
+                },
+                Ok(None) if self.length.is_none_or(|length| self.at >= length) => return Ok(None),
+                Ok(None) => FetchError::EndedEarly { host },
+                Ok(Some(Err(source))) => FetchError::Http { host, source },
+                Err(_) => FetchError::Silent { host, after: SILENCE },
+            };
+            self.reading = None;
+            if !self.may_resume() {
+                return Err(why);
+            }
+            tracing::debug!(url = self.source.url, at = self.at, %why, "a fetch broke off; asking for the rest");
+        }
+    }
+
+    /// Whether the rest is worth asking for, and sure to be of the same file.
+    fn may_resume(&mut self) -> bool {
+        if self.at >= self.from + SOME_WAY {
+            self.resumes = 0;
+        }
+        self.resumes += 1;
+        self.at > 0
+            && self.length.is_some()
+            && self.resumes <= MOST_RESUMES
+            && (self.mark.is_some() || self.source.checksum.is_some())
+    }
+
+    async fn resume(&mut self) -> Result<(), FetchError> {
+        self.from = self.at;
+        let rest = Rest { at: self.at, mark: self.mark.clone() };
+        loop {
+            sleep(RESUME_PAUSE * 2u32.pow(self.resumes - 1)).await;
+            // From the first address on: where it led to may have been for once only.
+            let answer = match follow(&self.source, &*self.may, Some(&rest)).await {
+                Ok(answer) => answer,
+                Err(why) if why.may_pass() && self.may_resume() => continue,
+                Err(why) => return Err(why),
+            };
+            let changed = |why| FetchError::Changed { host: answer.host.clone(), bytes: rest.at, why };
+            let headers = answer.response.headers();
+            if answer.response.status().as_u16() != PART {
+                return Err(changed("it sends all of it anew"));
+            }
+            let range = text(headers, header::CONTENT_RANGE).and_then(parse_range);
+            if range != Some((rest.at, self.length)) {
+                return Err(changed("it sends another part than was asked for"));
+            }
+            if rest.mark.is_some() && mark(headers).is_some_and(|mark| Some(mark) != rest.mark) {
+                return Err(changed("it is marked as another one"));
+            }
+            self.host.clone_from(&answer.host);
+            self.reading = Some((answer.response.into_body(), answer.connection));
+            return Ok(());
+        }
+    }
+}
+
+/// `bytes 100-199/200`: where a part begins, and how long the whole is.
+fn parse_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (range, length) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, _) = range.split_once('-')?;
+    Some((first.trim().parse().ok()?, length.trim().parse().ok()))
 }
 
 fn parse(text: &str) -> Result<Url, FetchError> {
@@ -172,151 +353,6 @@ fn check(url: Url) -> Result<Url, FetchError> {
     Ok(url)
 }
 
-type Connection = AbortOnDropHandle<()>;
-
-async fn ask(
-    url: &Url,
-    source: &Source,
-    may: &Judge,
-) -> Result<(Response<Incoming>, Connection), FetchError> {
-    let host = url.host_str().unwrap_or_default().to_owned();
-    let stream = connect(url, &host, may).await?;
-    if url.scheme() == "http" {
-        return exchange(url, host, stream).await;
-    }
-    let failed = |source: Box<dyn Error + Send + Sync>| FetchError::Tls { host: host.clone(), source };
-    let name = server_name(url).map_err(|why| failed(why.into()))?;
-    let connector = connector(source.additional_ca.clone()).await?;
-    let stream = timeout(CONNECT, connector.connect(name, stream))
-        .await
-        .map_err(|_| FetchError::Silent { host: host.clone(), after: CONNECT })?
-        .map_err(|why| failed(why.into()))?;
-    exchange(url, host, stream).await
-}
-
-/// To the first address that takes us, of those that may.
-async fn connect(url: &Url, host: &str, may: &Judge) -> Result<TcpStream, FetchError> {
-    let addresses = addresses(url, host).await?;
-    let mut outcome = FetchError::NoAddress { host: host.to_owned(), source: None };
-    for address in addresses {
-        if !may(address.ip()) {
-            outcome = FetchError::LocalAddress { host: host.to_owned(), address: address.ip().to_string() };
-            continue;
-        }
-        match timeout(CONNECT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(source)) => outcome = FetchError::Connect { host: host.to_owned(), source },
-            Err(_) => outcome = FetchError::Silent { host: host.to_owned(), after: CONNECT },
-        }
-    }
-    Err(outcome)
-}
-
-async fn addresses(url: &Url, host: &str) -> Result<Vec<SocketAddr>, FetchError> {
-    let port = url.port_or_known_default().unwrap_or(80);
-    let no_address = |source| FetchError::NoAddress { host: host.to_owned(), source };
-    match url.host() {
-        Some(Host::Ipv4(address)) => Ok(vec![(address, port).into()]),
-        Some(Host::Ipv6(address)) => Ok(vec![(address, port).into()]),
-        Some(Host::Domain(name)) => match timeout(CONNECT, tokio::net::lookup_host((name, port))).await {
-            Ok(Ok(found)) => Ok(found.collect()),
-            Ok(Err(why)) => Err(no_address(Some(why))),
-            Err(_) => Err(no_address(Some(io::ErrorKind::TimedOut.into()))),
-        },
-        None => Err(no_address(None)),
-    }
-}
-
-fn server_name(url: &Url) -> Result<ServerName<'static>, InvalidDnsNameError> {
-    match url.host() {
-        Some(Host::Ipv4(address)) => Ok(ServerName::IpAddress(std::net::IpAddr::V4(address).into())),
-        Some(Host::Ipv6(address)) => Ok(ServerName::IpAddress(std::net::IpAddr::V6(address).into())),
-        Some(Host::Domain(name)) => ServerName::try_from(name.to_owned()),
-        None => ServerName::try_from(String::new()),
-    }
-}
-
-async fn connector(additional_ca: Option<String>) -> Result<TlsConnector, FetchError> {
-    on_a_thread(move || {
-        let trust = |why: String| FetchError::Trust { why };
-        let mut roots = rustls::RootCertStore::empty();
-        // A certificate of the host that cannot be read is one that is not trusted.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        for certificate in CertificateDer::pem_slice_iter(additional_ca.unwrap_or_default().as_bytes()) {
-            let certificate = certificate.map_err(|why| trust(why.to_string()))?;
-            roots.add(certificate).map_err(|why| trust(why.to_string()))?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|why| trust(why.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(TlsConnector::from(Arc::new(config)))
-    })
-    .await
-}
-
-async fn exchange(
-    url: &Url,
-    host: String,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<(Response<Incoming>, Connection), FetchError> {
-    let failed = |source| FetchError::Http { host: host.clone(), source };
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    // What goes wrong on it reaches the body, too, and is told there.
-    let connection = AbortOnDropHandle::new(tokio::spawn(async {
-        let _ = connection.await;
-    }));
-    let authority = match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.clone(),
-    };
-    let not_a_url = |why: http::Error| FetchError::NotAUrl { url: url.to_string(), why: why.to_string() };
-    let request = Request::get(&url[Position::BeforePath..Position::AfterQuery])
-        .header(header::HOST, authority)
-        .header(header::USER_AGENT, concat!("sheaf/", env!("CARGO_PKG_VERSION")))
-        .header(header::ACCEPT, "*/*")
-        .header(header::ACCEPT_ENCODING, "identity")
-        .body(Empty::<Bytes>::new())
-        .map_err(not_a_url)?;
-    let response = timeout(ANSWER, sender.send_request(request))
-        .await
-        .map_err(|_| FetchError::Silent { host: host.clone(), after: ANSWER })?
-        .map_err(failed)?;
-    Ok((response, connection))
-}
-
-fn body_of(
-    host: String,
-    response: Response<Incoming>,
-    connection: Connection,
-) -> Result<Fetched, FetchError> {
-    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let encoding = header(header::CONTENT_ENCODING).unwrap_or("identity");
-    if !encoding.eq_ignore_ascii_case("identity") {
-        return Err(FetchError::Encoded { host, encoding: encoding.to_owned() });
-    }
-    let length = header(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let state = Some((host, response.into_body(), connection));
-    let body = futures::stream::unfold(state, |state| async {
-        let (host, mut body, connection) = state?;
-        loop {
-            return match timeout(SILENCE, body.frame()).await {
-                Ok(None) => None,
-                Ok(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => Some((Ok(data), Some((host, body, connection)))),
-                    // Trailers say nothing that concerns us.
-                    Err(_) => continue,
-                },
-                Ok(Some(Err(source))) => Some((Err(FetchError::Http { host, source }), None)),
-                Err(_) => Some((Err(FetchError::Silent { host, after: SILENCE }), None)),
-            };
-        }
-    });
-    Ok(Fetched { length, body: Box::pin(body) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,6 +370,15 @@ mod tests {
         let from = parse("https://example.org/a/b").unwrap();
         assert_eq!(redirected(&from, b"../c").unwrap().as_str(), "https://example.org/c");
         assert!(matches!(redirected(&from, b"file:///etc/shadow"), Err(FetchError::Scheme { .. })));
+    }
+
+    #[test]
+    fn a_part_says_where_it_begins_and_how_long_the_whole_is() {
+        assert_eq!(parse_range("bytes 100-199/200"), Some((100, Some(200))));
+        assert_eq!(parse_range("bytes 0-9/*"), Some((0, None)));
+        for bad in ["", "bytes */200", "items 0-9/10", "bytes 0/10", "bytes -1-9/10"] {
+            assert_eq!(parse_range(bad), None, "{bad:?}");
+        }
     }
 
     #[tokio::test]
@@ -363,7 +408,7 @@ mod tests {
             io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
         });
         let source = Source::of(format!("http://{first}/"));
-        let refused = get_from(&source, &move |address| address == first.ip()).await;
+        let refused = get_from(&source, Arc::new(move |address| address == first.ip())).await;
         let Err(FetchError::LocalAddress { address, .. }) = refused else { panic!("it was followed") };
         assert_eq!(address, "127.0.0.1");
         server.join().unwrap();

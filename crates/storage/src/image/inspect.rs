@@ -3,7 +3,7 @@
 //!
 //! A qcow2 image is refused when its header names other files or claims sizes that make no
 //! sense. What is not qcow2 is a raw disk or disc, unless it is known to be something that would never
-//! boot as one: a compressed file, another format of disk, a web page. Saying so here
+//! boot as one: a file that is still compressed, another format of disk, a web page. Saying so here
 //! is worth more than a guest that does nothing.
 //!
 //! What is inside is deliberately not verified: that means parsing all of a
@@ -14,16 +14,26 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 use crate::{
     Format, MOST_BYTES,
     directory::DiskError,
-    qcow2::{EXTENDED_ENTRIES, Header},
+    qcow2::{self, EXTENDED_ENTRIES, Header},
 };
 
 /// A disk is a number of sectors.
 const SECTOR: u64 = 512;
+/// What is not qcow2 is known by so many bytes.
+const START: usize = 512;
+/// The first volume descriptor of ISO 9660, behind sixteen sectors that are left to others.
+const DISC: &[u8] = b"\x01CD001";
+const DISC_AT: u64 = 16 * 2048;
 
 const DIRTY: u64 = 1 << 0;
 const CORRUPT: u64 = 1 << 1;
 const EXTERNAL_DATA: u64 = 1 << 2;
 const COMPRESSION_TYPE: u64 = 1 << 3;
+/// A header extension that names the file with the data. It is without effect unless a feature says so; it has no
+/// business here either way.
+const DATA_FILE_NAME: u32 = 0x4441_5441;
+/// QEMU itself refuses more.
+const MOST_SNAPSHOTS: u32 = 65536;
 /// QEMU itself refuses tables that are larger.
 const MOST_FIRST_TABLE: u64 = 32 << 20;
 const MOST_REFCOUNT_TABLE: u64 = 8 << 20;
@@ -58,10 +68,20 @@ pub enum Refusal {
 pub struct Inspected {
     pub format: Format,
     pub virtual_size: u64,
+    pub is_disc: bool,
 }
 
-/// Looks at a file that arrived, and rounds a raw one up to whole sectors.
-pub fn look(file: &File) -> Result<Inspected, super::ImageError> {
+/// Why something that begins like this will be refused, if that is certain already.
+pub fn refusal_at_sight(start: &[u8]) -> Option<Refusal> {
+    let start = &start[..start.len().min(START)];
+    if start.starts_with(qcow2::MAGIC) { None } else { no_raw_disk(start) }
+}
+
+/// Looks at a file that arrived, and rounds a raw one up to whole sectors; `sync` brings that to the disk.
+pub fn look(
+    file: &File,
+    sync: impl FnOnce(&File) -> Result<(), DiskError>,
+) -> Result<Inspected, super::ImageError> {
     let failed = |why: io::Error| DiskError::new("look at", super::DISK.as_ref(), why);
     let length = file.metadata().map_err(failed)?.len();
     if length == 0 {
@@ -69,9 +89,10 @@ pub fn look(file: &File) -> Result<Inspected, super::ImageError> {
     }
     if let Some(header) = Header::read(file).map_err(failed)? {
         check_qcow2(&header, length)?;
-        return Ok(Inspected { format: Format::Qcow2, virtual_size: header.virtual_size });
+        check_extensions(file, &header).map_err(failed)??;
+        return Ok(Inspected { format: Format::Qcow2, virtual_size: header.virtual_size, is_disc: false });
     }
-    let mut start = [0; 512];
+    let mut start = [0; START];
     let read = file.read_at(&mut start, 0).map_err(failed)?;
     if let Some(refusal) = no_raw_disk(&start[..read]) {
         return Err(refusal.into());
@@ -81,9 +102,17 @@ pub fn look(file: &File) -> Result<Inspected, super::ImageError> {
         return Err(Refusal::TooLarge.into());
     }
     if virtual_size != length {
-        file.set_len(virtual_size).and_then(|()| file.sync_all()).map_err(failed)?;
+        file.set_len(virtual_size).map_err(failed)?;
+        sync(file)?;
     }
-    Ok(Inspected { format: Format::Raw, virtual_size })
+    Ok(Inspected { format: Format::Raw, virtual_size, is_disc: is_disc(file).map_err(failed)? })
+}
+
+/// Whether a raw image is a disc. Many begin like a disk as well, so that they may be written to a stick.
+pub fn is_disc(file: &File) -> io::Result<bool> {
+    let mut found = [0; DISC.len()];
+    let read = file.read_at(&mut found, DISC_AT)?;
+    Ok(&found[..read] == DISC)
 }
 
 fn check_qcow2(header: &Header, length: u64) -> Result<(), Refusal> {
@@ -121,7 +150,35 @@ fn check_qcow2(header: &Header, length: u64) -> Result<(), Refusal> {
     if header.virtual_size > MOST_BYTES {
         return Err(Refusal::TooLarge);
     }
+    if header.snapshots > MOST_SNAPSHOTS {
+        return Err(Refusal::BadHeader("the number of its snapshots"));
+    }
     check_tables(header, length)
+}
+
+/// Walks the extensions behind the header, which all lie in the first cluster.
+fn check_extensions(file: &File, header: &Header) -> io::Result<Result<(), Refusal>> {
+    let end = 1u64 << header.cluster_bits;
+    let mut at = if header.version == 2 { 72 } else { u64::from(header.header_length) };
+    // Each takes eight bytes at least, so this ends.
+    while at + 8 <= end {
+        let mut head = [0; 8];
+        if file.read_at(&mut head, at)? < head.len() {
+            return Ok(Err(Refusal::CutShort));
+        }
+        let [kind, length] =
+            [&head[..4], &head[4..]].map(|word| word.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)));
+        match kind {
+            0 => return Ok(Ok(())),
+            DATA_FILE_NAME => return Ok(Err(Refusal::ExternalData)),
+            _ => {}
+        }
+        at += 8 + u64::from(length).next_multiple_of(8);
+        if at > end {
+            return Ok(Err(Refusal::BadHeader("an extension that is longer than its place")));
+        }
+    }
+    Ok(Ok(()))
 }
 
 fn check_tables(header: &Header, length: u64) -> Result<(), Refusal> {
@@ -136,14 +193,24 @@ fn check_tables(header: &Header, length: u64) -> Result<(), Refusal> {
     if first_table > MOST_FIRST_TABLE || refcount_table == 0 || refcount_table > MOST_REFCOUNT_TABLE {
         return Err(Refusal::BadHeader("the size of its tables"));
     }
-    for (offset, size) in
-        [(header.first_table_offset, first_table), (header.refcount_table_offset, refcount_table)]
-    {
-        if offset < cluster || !offset.is_multiple_of(cluster) {
+    let mut tables =
+        vec![(header.first_table_offset, first_table), (header.refcount_table_offset, refcount_table)];
+    if header.snapshots > 0 {
+        // Each takes forty bytes at least.
+        tables.push((header.snapshots_offset, u64::from(header.snapshots) * 40));
+    }
+    for (offset, size) in &tables {
+        if *offset < cluster || !offset.is_multiple_of(cluster) {
             return Err(Refusal::BadHeader("where its tables are"));
         }
-        if offset.checked_add(size).is_none_or(|end| end > length) {
+        if offset.checked_add(*size).is_none_or(|end| end > length) {
             return Err(Refusal::CutShort);
+        }
+    }
+    for (at, (offset, size)) in tables.iter().enumerate() {
+        let overlaps = |(other, length): &(u64, u64)| *other < offset + size && *offset < other + length;
+        if tables[..at].iter().any(overlaps) {
+            return Err(Refusal::BadHeader("tables that lie on each other"));
         }
     }
     Ok(())
@@ -203,8 +270,12 @@ mod tests {
 
     fn empty_qcow2() -> File {
         let file = tempfile::tempfile().unwrap();
-        qcow2::write_empty(&file, 1 << 30).unwrap();
+        qcow2::write_empty(&file, qcow2::Shape::Layer, 1 << 30).unwrap();
         file
+    }
+
+    fn look(file: &File) -> Result<Inspected, ImageError> {
+        super::look(file, |file| file.sync_all().map_err(|why| DiskError::new("write", "file".as_ref(), why)))
     }
 
     fn refusal(file: &File) -> Refusal {
@@ -217,14 +288,15 @@ mod tests {
     #[test]
     fn a_raw_disk_is_rounded_up_to_whole_sectors() {
         let raw = file(&[7; 1000]);
-        assert_eq!(look(&raw).unwrap(), Inspected { format: Format::Raw, virtual_size: 1024 });
+        let expected = Inspected { format: Format::Raw, virtual_size: 1024, is_disc: false };
+        assert_eq!(look(&raw).unwrap(), expected);
         assert_eq!(raw.metadata().unwrap().len(), 1024);
     }
 
     #[test]
     fn a_plain_qcow2_is_taken_with_the_size_a_guest_sees() {
         let found = look(&empty_qcow2()).unwrap();
-        assert_eq!(found, Inspected { format: Format::Qcow2, virtual_size: 1 << 30 });
+        assert_eq!(found, Inspected { format: Format::Qcow2, virtual_size: 1 << 30, is_disc: false });
     }
 
     #[test]
@@ -247,6 +319,16 @@ mod tests {
             (48, &u64::MAX.to_be_bytes(), Refusal::BadHeader("where its tables are")),
             (96, &9u32.to_be_bytes(), Refusal::BadHeader("the size of its refcounts")),
             (100, &u32::MAX.to_be_bytes(), Refusal::BadHeader("its own length")),
+            (60, &u32::MAX.to_be_bytes(), Refusal::BadHeader("the number of its snapshots")),
+            (60, &7u32.to_be_bytes(), Refusal::BadHeader("where its tables are")),
+            // The first table and the refcounts point at each other's place.
+            (40, &(1u64 << 17).to_be_bytes(), Refusal::BadHeader("tables that lie on each other")),
+            (104, b"DATA\0\0\0\x08/etc/pwd", Refusal::ExternalData),
+            (
+                104,
+                b"\x68\x03\xf8\x57\xff\xff\xff\xff",
+                Refusal::BadHeader("an extension that is longer than its place"),
+            ),
         ];
         for (at, bytes, expected) in cases {
             let image = empty_qcow2();
@@ -262,6 +344,25 @@ mod tests {
         assert_eq!(refusal(&image), Refusal::CutShort);
         image.set_len(20).unwrap();
         assert_eq!(refusal(&image), Refusal::CutShort);
+    }
+
+    #[test]
+    fn extensions_without_end_are_walked_to_the_end_of_their_cluster_and_no_further() {
+        let image = empty_qcow2();
+        // Nothing but extensions of no length and no meaning, to the end of the cluster and beyond.
+        let endless = b"ABCD\0\0\0\0".repeat(40_000);
+        image.write_all_at(&endless[..(1 << 17) - 104], 104).unwrap();
+        look(&image).unwrap();
+    }
+
+    #[test]
+    fn a_disc_is_known_also_when_it_begins_like_a_disk() {
+        let mut disc = vec![0; 64 << 10];
+        disc[510..512].copy_from_slice(b"\x55\xaa");
+        disc[16 * 2048..16 * 2048 + 6].copy_from_slice(b"\x01CD001");
+        assert!(look(&file(&disc)).unwrap().is_disc);
+        disc[16 * 2048] = 0xff;
+        assert!(!look(&file(&disc)).unwrap().is_disc);
     }
 
     #[test]

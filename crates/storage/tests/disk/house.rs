@@ -3,13 +3,20 @@
 use std::{
     convert::Infallible,
     fs::File,
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt,
+    },
     path::{Path, PathBuf},
     process::Command,
 };
 
 use bytes::Bytes;
 use futures::{Stream, stream};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use sheaf_storage::{AfterStep, ImageId, OpenLayer, Storage, StorageConfig, VolumeId};
 use tempfile::TempDir;
 
@@ -56,7 +63,7 @@ pub async fn open(directory: &Path) -> Storage {
 }
 
 pub async fn open_with(directory: &Path, after_step: AfterStep) -> Storage {
-    Storage::open(StorageConfig { directory: directory.to_owned(), after_step }).await.unwrap()
+    Storage::open(StorageConfig { after_step, ..StorageConfig::in_directory(directory) }).await.unwrap()
 }
 
 pub fn volume_id(name: &str) -> VolumeId {
@@ -111,8 +118,20 @@ pub fn descriptor_path(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
-pub fn read_at(file: &OwnedFd, at: u64, length: usize) -> Vec<u8> {
-    let file = File::from(file.try_clone().unwrap());
+/// Locks all of a file as QEMU does, or lets it go; whether nobody else has it.
+pub fn set_lock(file: &File, lock: libc::c_int) -> bool {
+    let all_of_it = libc::flock {
+        l_type: lock as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&all_of_it)).is_ok()
+}
+
+pub fn read_at(file: &impl AsFd, at: u64, length: usize) -> Vec<u8> {
+    let file = File::from(file.as_fd().try_clone_to_owned().unwrap());
     let mut content = vec![0; length];
     file.read_exact_at(&mut content, at).unwrap();
     content

@@ -20,6 +20,17 @@ pub struct WebServer {
 /// The whole answer to a request for a path, byte by byte.
 pub type Answers = BTreeMap<&'static str, Vec<u8>>;
 
+/// The whole answer to a request, of which it is given everything but the body.
+pub type Answering = Arc<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
+
+fn by_path(answers: Answers) -> Answering {
+    Arc::new(move |request| {
+        let path = request.split(' ').nth(1).unwrap();
+        let missing = answer("404 Not Found", "Content-Length: 0\r\n", b"");
+        answers.get(path).cloned().unwrap_or(missing)
+    })
+}
+
 pub fn ok(body: &[u8]) -> Vec<u8> {
     answer("200 OK", &format!("Content-Length: {}\r\n", body.len()), body)
 }
@@ -35,7 +46,11 @@ pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 
 impl WebServer {
     pub async fn start(answers: Answers) -> WebServer {
-        WebServer::serve(answers, None, None).await
+        WebServer::serve(by_path(answers), None, None).await
+    }
+
+    pub async fn answering(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> WebServer {
+        WebServer::serve(Arc::new(answer), None, None).await
     }
 
     /// With a certificate for `localhost` that nobody trusts unless told to.
@@ -49,10 +64,11 @@ impl WebServer {
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key.into())
             .unwrap();
-        WebServer::serve(answers, Some(TlsAcceptor::from(Arc::new(config))), Some(made.cert.pem())).await
+        WebServer::serve(by_path(answers), Some(TlsAcceptor::from(Arc::new(config))), Some(made.cert.pem()))
+            .await
     }
 
-    async fn serve(answers: Answers, tls: Option<TlsAcceptor>, certificate: Option<String>) -> WebServer {
+    async fn serve(answers: Answering, tls: Option<TlsAcceptor>, certificate: Option<String>) -> WebServer {
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let serving = tokio::spawn(async move {
@@ -72,18 +88,18 @@ impl WebServer {
     }
 }
 
-async fn respond(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &Answers) {
+async fn respond(mut stream: impl AsyncRead + AsyncWrite + Unpin, answers: &Answering) {
+    let Some(request) = read_request(&mut stream).await else { return };
+    // Whoever asked may have heard enough.
+    let _ = stream.write_all(&answers(&request)).await;
+    let _ = stream.shutdown().await;
+}
+
+/// All of a request up to its body.
+pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
-        match stream.read_u8().await {
-            Ok(byte) => request.push(byte),
-            Err(_) => return,
-        }
+        request.push(stream.read_u8().await.ok()?);
     }
-    let request = String::from_utf8(request).unwrap();
-    let path = request.split(' ').nth(1).unwrap();
-    let missing = answer("404 Not Found", "Content-Length: 0\r\n", b"");
-    // Whoever asked may have heard enough.
-    let _ = stream.write_all(answers.get(path).unwrap_or(&missing)).await;
-    let _ = stream.shutdown().await;
+    Some(String::from_utf8(request).unwrap())
 }

@@ -9,7 +9,8 @@
 //!
 //! Whatever was acknowledged, whatever happens to the process or the power. After a
 //! failed write or sync the store refuses everything until it is opened again, since
-//! what the disk holds is then unknown; opening it reads what is really there.
+//! what the disk holds is then unknown; opening it reads what is really there. A full disk is
+//! no such failure where [`Options::waits_for_room`]: see [`patience`].
 //!
 //! # With and without threads
 //!
@@ -20,8 +21,8 @@
 mod damage;
 mod format;
 mod history;
+mod patience;
 mod shared;
-mod slow;
 mod tables;
 mod watch;
 mod writer;
@@ -43,6 +44,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::format::OpenError;
 use self::{
     history::History,
+    patience::{Patience, Patient},
     shared::Shared,
     tables::{COMPACTED, HEAD},
     writer::{Job, Task, Writer},
@@ -74,6 +76,9 @@ pub struct Options {
     pub mark: Option<PathBuf>,
     /// Makes every sync take this much longer. For benchmarks: it stands in for a slower disk.
     pub sync_delay: Duration,
+    /// Whether a write for which the disk has no room waits for some. Takes a writer with a thread of its own, since
+    /// whoever makes room needs the others.
+    pub waits_for_room: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +100,7 @@ impl Default for Options {
             history_bytes: 4 << 20,
             mark: None,
             sync_delay: Duration::ZERO,
+            waits_for_room: false,
         }
     }
 }
@@ -121,15 +127,12 @@ pub fn in_memory() -> Result<Embedded, OpenError> {
 }
 
 fn build(backend: impl StorageBackend, place: &str, options: Options) -> Result<Embedded, OpenError> {
+    let patience = Arc::new(Patience::default());
+    let backend = Patient { inner: backend, patience: Arc::clone(&patience), sync_delay: options.sync_delay };
     let mut builder = Builder::new();
     builder.set_cache_size(options.cache_bytes);
     let database = damage::caught_opening(place, || {
-        let opened = if options.sync_delay.is_zero() {
-            builder.create_with_backend(backend)
-        } else {
-            builder.create_with_backend(slow::SlowSync::new(backend, options.sync_delay))
-        };
-        opened.map_err(|error| format::open_error(place, error))
+        builder.create_with_backend(backend).map_err(|error| format::open_error(place, error))
     })?;
     let prepare = || format::prepare(&database, place, options.mark.as_deref());
     let (found, mark) = match damage::caught_opening(place, prepare) {
@@ -149,6 +152,7 @@ fn build(backend: impl StorageBackend, place: &str, options: Options) -> Result<
         head: tokio::sync::watch::Sender::new(found.head),
         mark: Mutex::new(mark),
         failed: OnceLock::new(),
+        patience: Arc::clone(&patience),
         threaded: options.writer == WriterMode::Thread,
     });
     let writer = Writer {
@@ -159,6 +163,9 @@ fn build(backend: impl StorageBackend, place: &str, options: Options) -> Result<
         keep_revisions: options.keep_revisions,
         keep_bytes: options.keep_bytes,
     };
+    if options.waits_for_room {
+        patience.begin();
+    }
     let (queue, jobs) = mpsc::channel(QUEUE);
     let thread = match options.writer {
         WriterMode::Inline => {
@@ -193,6 +200,7 @@ impl fmt::Debug for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
+        self.shared.patience.end();
         self.queue.lock().take();
         if let Some(thread) = self.thread.lock().take() {
             // A writer that panicked has already failed the store for everyone who waited.

@@ -15,6 +15,7 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 use super::{
     damage,
     history::History,
+    patience::Patience,
     tables::{self, COMPACTED, HEAD, META, VERSIONS},
     writer::{describe, entry},
 };
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     /// The newest raw revision, to wake watches.
     pub head: tokio::sync::watch::Sender<u64>,
     pub mark: Mutex<Option<Mark>>,
+    pub patience: Arc<Patience>,
     pub failed: OnceLock<String>,
     pub threaded: bool,
 }
@@ -89,7 +91,7 @@ impl Shared {
     /// Before revisions up to the raw `head` become visible: sees to it that they are never used again.
     pub fn reserve(&self, head: u64) -> std::io::Result<()> {
         match self.mark.lock().as_mut() {
-            Some(mark) => mark.reserve(self.base + head),
+            Some(mark) => self.patience.with(|| mark.reserve(self.base + head)),
             None => Ok(()),
         }
     }

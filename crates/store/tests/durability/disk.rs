@@ -60,6 +60,11 @@ impl Disk {
         Disk(Arc::new(Mutex::new(State { cache: image.clone(), platter: image, fault, ..State::default() })))
     }
 
+    /// From now on nothing is wrong with it.
+    pub fn heal(&self) {
+        self.state().fault = Fault::None;
+    }
+
     pub fn syncs(&self) -> u64 {
         self.state().syncs
     }

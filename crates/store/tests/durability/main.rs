@@ -192,6 +192,57 @@ fn a_full_disk_is_named_and_keeps_what_was_acknowledged() {
     assert!(told > 50, "the disk was hardly ever full: {told} were told");
 }
 
+#[test]
+fn a_store_that_waits_for_room_goes_on_when_there_is_some_and_nobody_was_refused() {
+    let mut waited = 0;
+    for room in (20..120).step_by(20) {
+        let disk = Disk::with(Fault::FullAfter(room));
+        let options = Options { history_entries: 8, waits_for_room: true, ..Options::default() };
+        // While it is being made nobody waits.
+        let Ok(store) = embedded::open_with_backend(disk.clone(), options) else { continue };
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let story = runtime.block_on(async {
+            let mut story = tokio::spawn(run(Arc::new(store), "a", WRITERS, ROUNDS));
+            match tokio::time::timeout(std::time::Duration::from_millis(300), &mut story).await {
+                Ok(story) => return story.unwrap(),
+                Err(_) => waited += 1,
+            }
+            disk.heal();
+            story.await.unwrap()
+        });
+        assert!(story.errors.is_empty(), "{:?}", story.errors);
+        assert_eq!(story.acknowledged.len(), story.asked.len());
+        for outcome in 0..4 {
+            let checked = runtime.block_on(reopen_and_check(disk.after_power_cut(outcome), clone(&story)));
+            checked.unwrap_or_else(|broken| panic!("full after {room} blocks, outcome {outcome}: {broken}"));
+        }
+    }
+    assert!(waited > 1, "the disk was hardly ever full: {waited} waited");
+}
+
+#[test]
+fn a_store_on_a_full_disk_can_be_closed() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let disk = (20..120).find_map(|room| {
+        let disk = Disk::with(Fault::FullAfter(room));
+        let options = Options { waits_for_room: true, ..Options::default() };
+        Some((embedded::open_with_backend(disk, options).ok()?, room))
+    });
+    let (store, _) = disk.unwrap();
+    let large = sheaf_store::Write::Put { key: "large".into(), value: vec![7; 4 << 20].into() };
+    let transaction = sheaf_store::Transaction { expect: vec![], writes: vec![large] };
+    let store = Arc::new(store);
+    let asking = runtime.spawn({
+        let store = Arc::clone(&store);
+        async move {
+            _ = tokio::time::timeout(std::time::Duration::from_millis(200), store.commit(transaction)).await;
+        }
+    });
+    runtime.block_on(asking).unwrap();
+    drop(store);
+}
+
 fn clone(story: &Story) -> Story {
     Story {
         asked: story.asked.clone(),

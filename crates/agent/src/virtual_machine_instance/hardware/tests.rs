@@ -41,12 +41,15 @@ fn instance(domain: Value, volumes: Value) -> VirtualMachineInstance {
 }
 
 fn build_on(instance: &VirtualMachineInstance, host: &Abilities) -> Result<Machine, Unbuildable> {
-    let layer = |read_only| Layer { format: Format::Raw, storage: LayerStorage::File, read_only };
+    let layer =
+        |read_only| Layer { number: None, format: Format::Raw, storage: LayerStorage::File, read_only };
     let names = instance.spec.volumes.iter();
-    let layers =
-        names.map(|volume| (volume.name.clone(), vec![layer(volume.cloud_init().is_some())])).collect();
-    let machine =
-        machine_of(instance, "0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f".parse().unwrap(), &layers, false, host)?;
+    let files = names.map(|volume| {
+        let layers = vec![layer(volume.cloud_init().is_some())];
+        (volume.name.clone(), Files { layers, source: None })
+    });
+    let id = "0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f".parse().unwrap();
+    let machine = machine_of(instance, id, &files.collect(), false, host)?;
     Ok(machine)
 }
 
@@ -241,6 +244,39 @@ fn disks_are_called_what_most_guests_call_them() {
             {"name": "c", "disk": {"bus": "virtio"}}, {"name": "d", "cdrom": {"bus": "sata"}}]}}),
         json!([]),
     );
-    let targets: Vec<String> = targets(&instance.spec.domain.devices).into_values().collect();
+    let devices = &instance.spec.domain.devices;
+    let told = BTreeMap::from([("d", "sdb")]);
+    assert_eq!(targets(devices, &told)["d"], "sdb", "what was told stays");
+    let targets: Vec<String> = targets(devices, &BTreeMap::new()).into_values().collect();
     assert_eq!(targets, ["vda", "sda", "vdb", "sdb"]);
+}
+
+#[test]
+fn a_drive_may_be_empty_and_a_disk_may_not() {
+    let with = |disk: Value| instance(json!({"devices": {"disks": [disk]}}), json!([]));
+    let drive = build(&with(json!({"name": "disc", "cdrom": {"bus": "sata"}})));
+    assert_eq!((drive.disks[0].kind, drive.disks[0].layers.len()), (DiskKind::Cdrom, 0));
+    let disk = with(json!({"name": "disk", "disk": {"bus": "scsi"}}));
+    assert!(matches!(build_on(&disk, &host()), Err(Unbuildable::NoVolume { .. })));
+}
+
+#[test]
+fn a_serial_number_that_is_only_the_name_is_cut_and_one_that_was_chosen_is_not() {
+    let name = "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f";
+    let serial = |serial: &str| {
+        let disks = json!([{"name": name, "disk": {"bus": "scsi"}, "serial": serial}]);
+        let volumes = json!([{"name": name, "persistentVolumeClaim": {"claimName": name}}]);
+        build(&instance(json!({"devices": {"disks": disks}}), volumes)).disks[0].serial.clone().unwrap()
+    };
+    assert_eq!(serial(name), &name[..36]);
+    let chosen = "x".repeat(40);
+    assert_eq!(serial(&chosen), chosen);
+}
+
+#[test]
+fn memory_has_room_to_grow_only_where_more_was_declared() {
+    let most = |memory: Value| build(&instance(json!({"memory": memory}), json!([]))).max_memory_mib;
+    assert_eq!(most(json!({"guest": "1Gi", "maxGuest": "4Gi"})), Some(4096));
+    assert_eq!(most(json!({"guest": "1Gi", "maxGuest": "1Gi"})), None);
+    assert_eq!(most(json!({"guest": "1Gi"})), None);
 }

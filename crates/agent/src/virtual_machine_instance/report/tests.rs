@@ -10,10 +10,13 @@ fn instance() -> VirtualMachineInstance {
         "metadata": {"name": "vm", "namespace": "default", "uid": "u"},
         "spec": {
             "domain": {"devices": {
-                "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                "disks": [{"name": "root", "disk": {"bus": "virtio"}}, {"name": "data", "disk": {"bus": "scsi"}},
+                    {"name": "seed", "disk": {"bus": "virtio"}}],
                 "interfaces": [{"name": "second", "macAddress": "02:00:00:00:00:02"},
                     {"name": "first", "macAddress": "02:00:00:00:00:01"}]}},
-            "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "c"}}],
+            "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "c"}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": "d"}},
+                {"name": "seed", "cloudInitNoCloud": {"userData": "x"}}],
         },
         "status": {"phase": "Scheduled", "nodeName": "n1"},
     }))
@@ -35,7 +38,10 @@ fn report(
     guest: Option<&GuestFacts>,
     trouble: Option<&str>,
 ) -> VirtualMachineInstanceStatus {
-    let (addresses, claims) = (given(), BTreeMap::new());
+    let addresses = given();
+    let claims =
+        BTreeMap::from([("root".into(), ClaimInfo { claim_name: "c".into(), ..ClaimInfo::default() })]);
+    let seeds = BTreeMap::from([("seed".into(), 366 << 10)]);
     let observed = Observed {
         seen,
         phase,
@@ -45,6 +51,8 @@ fn report(
         addresses: &addresses,
         guest,
         claims: &claims,
+        seeds: &seeds,
+        plugged: None,
         disk_failed: false,
         trouble,
         credentials: None,
@@ -62,7 +70,26 @@ fn a_running_machine_has_its_addresses_from_the_first_moment_in_the_order_of_the
     assert_eq!(status.interfaces[0].info_source, "domain");
     assert!(status.is("Ready"));
     assert_eq!(status.phase_transition_timestamps.len(), 1);
-    assert_eq!(status.volume_status[0].target, "vda");
+}
+
+#[test]
+fn volumes_are_told_by_name_with_their_target_and_what_is_behind_them() {
+    let status = report(&instance(), RUNNING, Phase::Running, None, None);
+    let told: Vec<_> = status
+        .volume_status
+        .iter()
+        .map(|volume| {
+            let claim = volume.persistent_volume_claim_info.as_ref().map(|claim| claim.claim_name.as_str());
+            (volume.name.as_str(), volume.target.as_str(), claim, volume.size, volume.phase.as_str())
+        })
+        .collect();
+    let wanted = [
+        // Its claim could not be read.
+        ("data", "sda", None, 0, ""),
+        ("root", "vda", Some("c"), 0, ""),
+        ("seed", "vdb", None, 366 << 10, ""),
+    ];
+    assert_eq!(told, wanted);
 }
 
 #[test]
@@ -106,6 +133,26 @@ fn a_pause_and_its_end_are_told() {
     assert!(instance.status.is("Paused") && !instance.status.is("Ready"));
     let after = report(&instance, RUNNING, Phase::Running, None, None);
     assert!(after.condition("Paused").is_none() && after.is("Ready"));
+}
+
+#[test]
+fn a_full_disk_is_an_event_when_it_stops_a_machine_and_when_it_does_not_any_more() {
+    let mut full = report(&instance(), RUNNING, Phase::Running, None, None);
+    let mut by_user = full.clone();
+    let paused = |reason: &str| Some(("True", reason.to_owned(), "300 MiB are missing"));
+    for (status, reason) in [(&mut full, "PausedIOError"), (&mut by_user, "PausedByUser")] {
+        let truth = paused(reason);
+        let truth = truth.as_ref().map(|(truth, reason, why)| (*truth, reason.as_str(), *why));
+        set_condition(&mut status.conditions, "Paused", truth, Timestamp::UNIX_EPOCH);
+    }
+    let running = report(&instance(), RUNNING, Phase::Running, None, None);
+    let told = |before, now| event_of_full_disk(before, now).map(|(sort, reason, _)| (sort, reason));
+    assert_eq!(
+        event_of_full_disk(&running, &full),
+        Some(("Warning", "PausedIOError", "300 MiB are missing"))
+    );
+    assert_eq!(told(&full, &running), Some(("Normal", "Resumed")));
+    assert_eq!((told(&full, &full), told(&running, &running), told(&running, &by_user)), (None, None, None));
 }
 
 #[test]

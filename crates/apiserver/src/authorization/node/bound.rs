@@ -1,21 +1,23 @@
-//! What a node may do with what is bound to it: run its machines, keep their volumes and its images.
+//! What a node may do with what is bound to it: run its machines, keep their volumes, its images and its snapshots.
 //!
 //! - Of machines it sees those whose `status.nodeName` it is, and says how they stand. What they are, and where
 //!   they run, is for others to say.
 //! - Of Secrets it reads, one by one and by name, those that such a machine refers to. It never lists any: a node that
 //!   was broken into has the secrets of its own machines and no others.
-//! - Of volumes and images it sees all, for they say nothing secret, and changes its own: how they stand, and that
-//!   their data is gone.
+//! - Of volumes, images and contents of snapshots it sees all, for they say nothing secret, and changes its own: how they
+//!   stand, and that their data is gone.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{
-        persistent_volume, virtual_machine_image,
+        persistent_volume::{self, HOSTNAME_LABEL},
+        virtual_machine_image::{self, IMAGE_TYPE_LABEL},
         virtual_machine_instance::{
             FOREGROUND_FINALIZER, spec::VirtualMachineInstanceSpec, status::VirtualMachineInstanceStatus,
         },
+        volume_snapshot, volume_snapshot_content,
     },
     object_meta,
     quote::quoted,
@@ -29,8 +31,6 @@ pub const GROUP: &str = "kubevirt.io";
 pub const INSTANCES: &str = "virtualmachineinstances";
 const HARVESTER: &str = "harvesterhci.io";
 const NETWORK: &str = "network.harvesterhci.io";
-/// On a node and in a volume's affinity: the node's name.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) -> Opinion {
     let no = |reason: String| Opinion::None { reason };
@@ -62,7 +62,9 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) 
             _ => no(String::new()),
         },
         // As with instances, which of them it may write is admission's to check.
-        ("", "persistentvolumes", "" | "status") | (HARVESTER, "virtualmachineimages", "")
+        ("", "persistentvolumes", "" | "status")
+        | (HARVESTER, "virtualmachineimages", "")
+        | (volume_snapshot::GROUP, "volumesnapshotcontents", "" | "status")
             if reads || writes =>
         {
             Opinion::Allow
@@ -98,13 +100,7 @@ impl Bound {
             return Bound { node, secrets: BTreeSet::new() };
         }
         let spec = VirtualMachineInstanceSpec::deserialize_from(&instance["spec"]).unwrap_or_default();
-        let seeds = spec.volumes.iter().flat_map(|volume| volume.secret_names());
-        let credentials = spec.access_credentials.iter().flat_map(|credential| {
-            let keys = credential.ssh_public_key.as_ref().map(|keys| &keys.source);
-            let passwords = credential.user_password.as_ref().map(|passwords| &passwords.source);
-            keys.into_iter().chain(passwords).filter_map(|source| source.secret.as_ref())
-        });
-        let secrets = seeds.chain(credentials.map(|secret| secret.secret_name.as_str())).map(str::to_owned);
+        let secrets = spec.secret_names().into_iter().map(str::to_owned);
         Bound { secrets: secrets.collect(), node }
     }
 
@@ -127,6 +123,12 @@ pub(super) fn admit(node: &str, written: &Written<'_>) -> Result<(), String> {
                 image["metadata"]["annotations"][virtual_machine_image::NODE_ANNOTATION] == node
             };
             admit_report(node, written, is_kept, virtual_machine_image::DATA_FINALIZER)
+        }
+        (volume_snapshot::GROUP, "volumesnapshotcontents") => {
+            let is_kept = |content: &Value| {
+                content["metadata"]["annotations"][volume_snapshot_content::NODE_ANNOTATION] == node
+            };
+            admit_report(node, written, is_kept, volume_snapshot_content::DATA_FINALIZER)
         }
         _ => Ok(()),
     }
@@ -154,7 +156,20 @@ fn admit_report(
             "node {me} is not allowed to modify finalizers of {resource}, but for removing {finalizer}"
         ));
     }
-    if wishes(resource, old) != wishes(resource, new) {
+    let mut named = new.clone();
+    // What an image is to be attached as is the node's to say, where nobody did.
+    if resource == "virtualmachineimages" && old["metadata"]["labels"][IMAGE_TYPE_LABEL].is_null() {
+        let had_labels = old["metadata"].get("labels").is_some();
+        if let Some(metadata) = named["metadata"].as_object_mut()
+            && let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut)
+        {
+            labels.remove(IMAGE_TYPE_LABEL);
+            if labels.is_empty() && !had_labels {
+                metadata.remove("labels");
+            }
+        }
+    }
+    if wishes(resource, old) != wishes(resource, &named) {
         return Err(format!("node {me} is not allowed to modify more of {resource} than their status"));
     }
     Ok(())
@@ -167,11 +182,16 @@ fn wishes(resource: &str, object: &Value) -> Value {
     for field in ["finalizers", "generation", "managedFields", "resourceVersion"] {
         rest["metadata"][field] = json!(null);
     }
-    // How large a volume is on a node has no place in its status.
+    // How large a volume is on a node, and whether it is there at all, has no place in its status.
     if resource == "persistentvolumes" {
+        let reported = [
+            persistent_volume::GROWN_ANNOTATION,
+            persistent_volume::MADE_ANNOTATION,
+            persistent_volume::FAILED_ANNOTATION,
+        ];
         let annotations = rest["metadata"]["annotations"].as_object_mut();
         let is_empty = annotations.is_none_or(|annotations| {
-            annotations.remove(persistent_volume::GROWN_ANNOTATION);
+            annotations.retain(|key, _| !reported.contains(&key.as_str()));
             annotations.is_empty()
         });
         if is_empty {
@@ -187,7 +207,7 @@ fn is_only_on(node: &str, volume: &Value) -> bool {
     let here = |term: &Value| {
         let expressions = term["matchExpressions"].as_array();
         expressions.into_iter().flatten().any(|expression| {
-            expression["key"] == HOSTNAME
+            expression["key"] == HOSTNAME_LABEL
                 && expression["operator"] == "In"
                 && expression["values"] == json!([node])
         })

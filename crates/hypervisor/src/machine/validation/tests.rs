@@ -10,7 +10,7 @@ fn name(text: &str) -> DeviceName {
 }
 
 fn raw(read_only: bool) -> Layer {
-    Layer { format: Format::Raw, storage: LayerStorage::File, read_only }
+    Layer { number: None, format: Format::Raw, storage: LayerStorage::File, read_only }
 }
 
 fn disk_on(bus: Bus, kind: DiskKind) -> Disk {
@@ -24,6 +24,7 @@ fn disk_on(bus: Bus, kind: DiskKind) -> Disk {
         device_id: None,
         cache: Cache::WriteBack,
         aio: Aio::Threads,
+        source: None,
         io_thread: false,
     }
 }
@@ -46,6 +47,7 @@ fn machine() -> Machine {
             request_milli: None,
         },
         memory_mib: 64,
+        max_memory_mib: None,
         balloon: false,
         firmware: Firmware::Bios,
         kernel: None,

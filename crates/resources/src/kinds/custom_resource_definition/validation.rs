@@ -25,6 +25,8 @@ const COLUMN_FORMATS: [&str; 8] =
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
+/// The group of webhooks and policies. Who writes one of its objects relies on its being asked about other people's requests.
+const OF_WEBHOOKS: &str = "admissionregistration.k8s.io";
 
 /// Everything wrong with a new definition.
 pub fn validate_create(crd: &Value) -> Vec<FieldError> {
@@ -103,6 +105,11 @@ fn name(crd: &Value, errors: &mut Vec<FieldError>) {
     if kinds::is_built_in(text(&spec["group"]), text(&spec["names"]["plural"])) {
         let why = format!("{name} is served by Sheaf itself and cannot be defined anew");
         errors.push(FieldError::forbidden(&FieldPath::new("spec").child("names").child("plural"), why));
+    }
+    if text(&spec["group"]) == OF_WEBHOOKS {
+        let why = "admission webhooks and policies are not served yet, and objects that look like them would be \
+            obeyed by nobody";
+        errors.push(FieldError::forbidden(&FieldPath::new("spec").child("group"), why));
     }
 }
 

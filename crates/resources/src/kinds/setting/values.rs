@@ -1,6 +1,8 @@
 //! What the values of settings may be, in one sentence each. An empty value leaves the default, and fits wherever
 //! there is one to leave.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::HARVESTER_VERSION;
@@ -19,6 +21,11 @@ pub(super) fn overcommit(value: &str) -> Result<(), String> {
 pub(super) fn seconds(value: &str) -> Result<(), String> {
     let fits = value.is_empty() || value.parse::<u32>().is_ok();
     fits.then_some(()).ok_or_else(|| "must be a whole number of seconds, not below 0".into())
+}
+
+pub(super) fn hotplug_ratio(value: &str) -> Result<(), String> {
+    let fits = value.is_empty() || value.parse::<u32>().is_ok_and(|ratio| (1..=20).contains(&ratio));
+    fits.then_some(()).ok_or_else(|| "must be a whole number from 1 to 20".into())
 }
 
 /// Zero turns the ratio off, and a fixed part of the limit is kept instead.
@@ -44,6 +51,50 @@ pub(super) fn object_of_texts(value: &str) -> Result<(), String> {
 
 pub(super) fn server_version(value: &str) -> Result<(), String> {
     (value == HARVESTER_VERSION).then_some(()).ok_or_else(|| "server-version is read-only".into())
+}
+
+/// What [`super::HTTP_PROXY`] says. Each is empty where there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProxySetting {
+    pub http_proxy: String,
+    pub https_proxy: String,
+    pub no_proxy: String,
+}
+
+impl ProxySetting {
+    /// None at all where the text is not what passed the check.
+    pub fn read(text: &str) -> ProxySetting {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+}
+
+pub(super) fn proxies(value: &str) -> Result<(), String> {
+    for (field, found) in object(value)? {
+        if !["httpProxy", "httpsProxy", "noProxy"].contains(&field.as_str()) {
+            return Err(format!("{field} is not known: there are only httpProxy, httpsProxy and noProxy"));
+        }
+        let Some(text) = found.as_str() else { return Err(format!("{field} must be a text")) };
+        if field != "noProxy" && !text.is_empty() && !text.starts_with("http://") {
+            return Err(format!("{field} must begin with http://: proxies are reached over http"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn certificates(value: &str) -> Result<(), String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let mut rest = value.trim();
+    while !rest.is_empty() {
+        let inside = rest.strip_prefix(BEGIN).and_then(|behind| behind.split_once(END));
+        let is_text = |inside: &str| STANDARD.decode(inside.split_whitespace().collect::<String>()).is_ok();
+        match inside {
+            Some((inside, behind)) if is_text(inside) => rest = behind.trim_start(),
+            _ => return Err("must be certificates in PEM, and nothing else".into()),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn not_yet(value: &str) -> Result<(), String> {

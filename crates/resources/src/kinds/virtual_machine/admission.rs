@@ -42,6 +42,9 @@ pub struct MachineDefaults {
     pub overcommit: Overcommit,
     /// What is kept of the memory limit from a machine that does not say it itself.
     pub reserved_bytes: i64,
+    /// Setting `max-hotplug-ratio`: how many times as many sockets, and as much memory, a machine may come to have that is
+    /// to grow while it runs.
+    pub hotplug_ratio: u32,
 }
 
 /// Setting `overcommit-config`: how much is promised for each hundred there are.
@@ -49,11 +52,13 @@ pub struct MachineDefaults {
 pub struct Overcommit {
     pub cpu_percent: i64,
     pub memory_percent: i64,
+    /// Of what a node gives to volumes.
+    pub storage_percent: i64,
 }
 
 impl Default for Overcommit {
     fn default() -> Self {
-        Overcommit { cpu_percent: 1000, memory_percent: 150 }
+        Overcommit { cpu_percent: 1000, memory_percent: 150, storage_percent: 100 }
     }
 }
 
@@ -69,6 +74,7 @@ impl Overcommit {
         Overcommit {
             cpu_percent: percent("cpu", usual.cpu_percent),
             memory_percent: percent("memory", usual.memory_percent),
+            storage_percent: percent("storage", usual.storage_percent),
         }
     }
 }
@@ -80,6 +86,7 @@ impl Default for MachineDefaults {
             termination_grace_period_secs: 120,
             overcommit: Overcommit::default(),
             reserved_bytes: reserved_by_ratio("1.5"),
+            hotplug_ratio: 4,
         }
     }
 }
@@ -134,6 +141,8 @@ fn complete_machine(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, aroun
     let noted_addresses: Value =
         serde_json::from_str(vm.annotation(MAC_ADDRESS_ANNOTATION)).unwrap_or_default();
     let namespace = vm.metadata.namespace.clone().unwrap_or_default();
+    let ratio = vm.grows_while_it_runs().then_some(around.defaults.hotplug_ratio);
+    let grew_before = old.is_some_and(VirtualMachine::grows_while_it_runs);
     let former = old.and_then(|old| old.spec.template.as_ref()).map(|template| &template.spec);
     let Some(template) = vm.spec.template.as_mut() else { return };
     let annotations = template.metadata.annotations.get_or_insert_default();
@@ -148,8 +157,24 @@ fn complete_machine(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, aroun
     if machine.machine_type.is_empty() {
         machine.machine_type = board.into();
     }
-    complete_processor(&mut spec.domain, &spec.architecture);
+    let cpu = spec.domain.cpu.get_or_insert_with(Cpu::default);
+    for number in [&mut cpu.cores, &mut cpu.sockets, &mut cpu.threads] {
+        *number = (*number).max(1);
+    }
+    // Sockets cannot be added on arm64, and nobody is refused for a default.
+    if spec.architecture != "arm64" {
+        // A maximum that was given because there was none follows the sockets. One that leaves room was chosen.
+        let given = former.filter(|_| !grew_before).and_then(|former| former.domain.cpu.as_ref());
+        complete_processor(&mut spec.domain, given, ratio);
+    }
+    let said =
+        spec.domain.memory.as_ref().and_then(|memory| memory.guest.clone()).filter(|_| ratio.is_some());
     follow_limits(&mut spec.domain, around.defaults.overcommit, reserved, limits_changed);
+    if let Some(memory) = &mut spec.domain.memory {
+        // Limits are what such a machine may come to, not what it has.
+        memory.guest = said.or(memory.guest.take());
+        make_room(memory, ratio);
+    }
     settle_secure_boot(&mut spec.domain);
     complete_firmware(&mut spec.domain, former.map(|spec| &spec.domain), around.random);
     spec.termination_grace_period_seconds.get_or_insert(around.defaults.termination_grace_period_secs);
@@ -207,14 +232,20 @@ fn limits(vm: &VirtualMachine) -> (Option<i64>, Option<i64>, String) {
     (amount("cpu"), amount("memory"), vm.annotation(RESERVED_MEMORY_ANNOTATION).to_owned())
 }
 
-fn complete_processor(domain: &mut Domain, architecture: &str) {
+/// Sockets can be added to a machine up to its maximum.
+fn complete_processor(domain: &mut Domain, given: Option<&Cpu>, ratio: Option<u32>) {
     let cpu = domain.cpu.get_or_insert_with(Cpu::default);
-    for number in [&mut cpu.cores, &mut cpu.sockets, &mut cpu.threads] {
-        *number = (*number).max(1);
+    let was_given = |given: &Cpu| given.max_sockets == given.sockets && given.max_sockets == cpu.max_sockets;
+    if cpu.max_sockets == 0 || given.is_some_and(was_given) {
+        cpu.max_sockets = cpu.sockets.saturating_mul(ratio.unwrap_or(1));
     }
-    // Sockets cannot be added on arm64, and nobody is refused for a default.
-    if architecture != "arm64" && cpu.max_sockets == 0 {
-        cpu.max_sockets = cpu.sockets;
+}
+
+/// Memory that may grow says how far.
+fn make_room(memory: &mut Memory, ratio: Option<u32>) {
+    let guest = memory.guest.as_ref().and_then(|guest| quantity::value(&guest.0));
+    if let (Some(ratio), Some(guest), None) = (ratio, guest, &memory.max_guest) {
+        memory.max_guest = Some(quantity::bytes(guest.saturating_mul(ratio.into())));
     }
 }
 

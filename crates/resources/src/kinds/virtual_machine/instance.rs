@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::super::virtual_machine_instance::{
     CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, GENERATION_ANNOTATION, VirtualMachineInstance,
     devices::{Bridge, Interface},
+    live_update,
     network::{Network, PodNetwork},
     spec::START_PAUSED,
 };
@@ -26,6 +27,16 @@ const DEFAULT_NETWORK: &str = "default";
 /// stays until its node has let go of it and the machine's controller has noted how it ended. `random` is drawn from only
 /// where an interface has no hardware address of its own yet.
 pub fn instance_of(vm: &VirtualMachine, random: &mut dyn FnMut(&mut [u8])) -> Option<VirtualMachineInstance> {
+    let mut instance = instance_with_absent(vm, random)?;
+    live_update::remove_absent(&mut instance.spec);
+    Some(instance)
+}
+
+/// The same with the interfaces that are to be taken away from a running one.
+pub fn instance_with_absent(
+    vm: &VirtualMachine,
+    random: &mut dyn FnMut(&mut [u8]),
+) -> Option<VirtualMachineInstance> {
     let template = vm.spec.template.as_ref()?;
     let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
     let generation = vm.metadata.generation.unwrap_or_default();

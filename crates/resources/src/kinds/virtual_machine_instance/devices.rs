@@ -172,8 +172,8 @@ wire_type! {
         slirp: NotYetAtAll,
         /// Not served yet.
         sriov: NotYetAtAll,
-        /// Not served yet.
-        state: NotYet,
+        /// `absent` takes the interface away from a machine that runs.
+        state: String,
         /// Not served yet.
         tag: NotYet,
     }

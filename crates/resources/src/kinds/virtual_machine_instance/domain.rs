@@ -91,8 +91,8 @@ wire_type! {
     Memory = "io.kubevirt.v1.Memory" {
         /// How much the guest counts.
         guest: Option<Quantity>,
-        /// Not served yet.
-        max_guest: NotYet,
+        /// How much the guest may ever count while it runs.
+        max_guest: Option<Quantity>,
         /// Not served yet.
         hugepages: NotYetAtAll,
     }

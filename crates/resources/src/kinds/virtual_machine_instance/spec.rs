@@ -1,7 +1,7 @@
 //! What a virtual machine is made of: the part of KubeVirt's VirtualMachineInstanceSpec
 //! that Sheaf acts on, and marks where the rest would be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
 
@@ -70,6 +70,37 @@ impl VirtualMachineInstanceSpec {
     pub fn claim_names(&self) -> impl Iterator<Item = &str> {
         let claims = self.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
         claims.map(|claim| claim.claim_name.as_str())
+    }
+
+    /// The Secrets it refers to.
+    pub fn secret_names(&self) -> BTreeSet<&str> {
+        let seeds = self.volumes.iter().flat_map(|volume| volume.secret_names());
+        let credentials = self.access_credentials.iter().flat_map(|credential| {
+            let keys = credential.ssh_public_key.as_ref().map(|keys| &keys.source);
+            let passwords = credential.user_password.as_ref().map(|passwords| &passwords.source);
+            keys.into_iter().chain(passwords).filter_map(|source| source.secret.as_ref())
+        });
+        seeds.chain(credentials.map(|secret| secret.secret_name.as_str())).collect()
+    }
+
+    /// Every Secret it refers to becomes the one that `named` says.
+    pub fn rename_secrets(&mut self, named: &dyn Fn(&str) -> String) {
+        for volume in &mut self.volumes {
+            let seeds = [&mut volume.cloud_init_no_cloud, &mut volume.cloud_init_config_drive];
+            for seed in seeds.into_iter().flatten() {
+                for secret in [&mut seed.secret_ref, &mut seed.network_data_secret_ref].into_iter().flatten()
+                {
+                    secret.name = named(&secret.name);
+                }
+            }
+        }
+        for credential in &mut self.access_credentials {
+            let keys = credential.ssh_public_key.as_mut().map(|keys| &mut keys.source);
+            let passwords = credential.user_password.as_mut().map(|passwords| &mut passwords.source);
+            for secret in keys.into_iter().chain(passwords).filter_map(|source| source.secret.as_mut()) {
+                secret.secret_name = named(&secret.secret_name);
+            }
+        }
     }
 
     pub fn starts_paused(&self) -> bool {

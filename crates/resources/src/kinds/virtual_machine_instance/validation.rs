@@ -187,6 +187,19 @@ fn validate_memory(domain: &Domain, path: &FieldPath) -> Vec<FieldError> {
         );
         errors.push(FieldError::invalid(&at, guest.0.as_str(), why));
     }
+    if let Some(most) = domain.memory.as_ref().and_then(|memory| memory.max_guest.as_ref()) {
+        match quantity::value(&most.0) {
+            None => {
+                let at = path.child("memory").child("maxGuest");
+                errors.push(FieldError::invalid(&at, most.0.as_str(), "is not a quantity"));
+            }
+            Some(most) if size > most => {
+                let why = "Guest memory is greater than the configured maxGuest memory";
+                errors.push(FieldError::invalid(&at, guest.0.as_str(), why));
+            }
+            Some(_) => {}
+        }
+    }
     errors
 }
 

@@ -80,6 +80,11 @@ wire_type! {
 }
 
 impl Volume {
+    /// Whether it may be plugged in and pulled out while its machine runs.
+    pub fn is_hotpluggable(&self) -> bool {
+        self.persistent_volume_claim.as_ref().is_some_and(|claim| claim.hotpluggable)
+    }
+
     pub fn cloud_init(&self) -> Option<&CloudInitSource> {
         self.cloud_init_no_cloud.as_ref().or(self.cloud_init_config_drive.as_ref())
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::*;
+use super::{super::HOTPLUG_ANNOTATION, *};
 
 /// Completes with counted bytes for chance, so that every draw differs and none is random.
 fn completed(vm: &Value, old: Option<&Value>) -> Value {
@@ -96,9 +96,11 @@ fn requests_change_only_when_the_limits_do() {
 
 #[test]
 fn a_broken_overcommit_setting_is_as_none() {
-    for broken in ["", "{", "[]", r#"{"cpu": 0, "memory": -5}"#, r#"{"cpu": "lots"}"#] {
+    for broken in ["", "{", "[]", r#"{"cpu": 0, "memory": -5, "storage": 99}"#, r#"{"cpu": "lots"}"#] {
         assert_eq!(Overcommit::parse(broken), Overcommit::default(), "{broken}");
     }
+    assert_eq!(Overcommit::default().storage_percent, 100);
+    assert_eq!(Overcommit::parse(r#"{"storage": 250}"#).storage_percent, 250);
 }
 
 #[test]
@@ -270,4 +272,43 @@ fn a_client_that_leaves_out_what_follows_from_limits_gets_it_back() {
     let old = completed(&machine(), None);
     let again = completed(&machine(), Some(&old));
     assert_eq!(spec(&again)["domain"], spec(&old)["domain"]);
+}
+
+#[test]
+fn a_machine_that_is_to_grow_is_given_room_for_it_once() {
+    let mut vm = machine();
+    vm["metadata"]["annotations"] = json!({HOTPLUG_ANNOTATION: "true"});
+    spec_mut(&mut vm)["domain"]["cpu"] = json!({"sockets": 2});
+    spec_mut(&mut vm)["domain"]["memory"] = json!({"guest": "1Gi"});
+    let given = completed(&vm, None);
+    let domain = &spec(&given)["domain"];
+    assert_eq!(domain["cpu"]["maxSockets"], 8);
+    assert_eq!(
+        domain["memory"],
+        json!({"guest": "1Gi", "maxGuest": "4Gi"}),
+        "limits are what it may come to"
+    );
+    // As many as it may have, which is no reason to let it have more.
+    let mut full = given.clone();
+    spec_mut(&mut full)["domain"]["cpu"]["sockets"] = json!(8);
+    let full = completed(&full, Some(&given));
+    assert_eq!(spec(&completed(&full, Some(&full)))["domain"]["cpu"]["maxSockets"], 8);
+}
+
+#[test]
+fn a_maximum_that_was_given_follows_the_sockets_and_one_that_was_chosen_stays() {
+    let plain = completed(&machine(), None);
+    let mut more = plain.clone();
+    spec_mut(&mut more)["domain"]["cpu"]["sockets"] = json!(3);
+    assert_eq!(spec(&completed(&more, Some(&plain)))["domain"]["cpu"]["maxSockets"], 3);
+    let mut roomy = machine();
+    spec_mut(&mut roomy)["domain"]["cpu"] = json!({"sockets": 1, "maxSockets": 4});
+    let roomy = completed(&roomy, None);
+    let mut more = roomy.clone();
+    spec_mut(&mut more)["domain"]["cpu"]["sockets"] = json!(2);
+    assert_eq!(spec(&completed(&more, Some(&roomy)))["domain"]["cpu"]["maxSockets"], 4);
+}
+
+fn spec_mut(vm: &mut Value) -> &mut Value {
+    &mut vm["spec"]["template"]["spec"]
 }

@@ -43,7 +43,8 @@ pub(super) fn validate(spec: &VirtualMachineInstanceSpec, path: &FieldPath) -> V
             let why = format!("{at} and {} must not have the same Name.", disks.index(other));
             errors.push(FieldError::invalid(&at.child("name"), disk.name.as_str(), why));
         }
-        if !seen.contains_key(disk.name.as_str()) {
+        // A drive may be empty.
+        if !seen.contains_key(disk.name.as_str()) && disk.cdrom.is_none() {
             errors.push(not_found(&at.child("name"), &disk.name));
         }
         errors.extend(validate_disk(disk, &at));

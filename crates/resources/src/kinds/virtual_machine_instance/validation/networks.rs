@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{
-    devices::INTERFACE_MODELS, devices::Interface, network::Network, spec::VirtualMachineInstanceSpec,
+    devices::INTERFACE_MODELS, devices::Interface, live_update::ABSENT, network::Network,
+    spec::VirtualMachineInstanceSpec,
 };
 use crate::{
     field_error::{FieldError, FieldPath},
@@ -98,6 +99,9 @@ fn validate_interface(interface: &Interface, at: &FieldPath) -> Vec<FieldError> 
         let why =
             format!("interface {} uses model {} that is not supported.", at.child("name"), interface.model);
         errors.push(FieldError::invalid(&at.child("model"), interface.model.as_str(), why));
+    }
+    if !interface.state.is_empty() && interface.state != ABSENT {
+        errors.push(FieldError::not_supported(&at.child("state"), interface.state.as_str(), [ABSENT]));
     }
     if !interface.mac_address.is_empty() {
         let field = at.child("macAddress");

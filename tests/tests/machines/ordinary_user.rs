@@ -1,0 +1,71 @@
+//! `sheaf up` as an ordinary user: machines run, on QEMU's own network, and nobody has to guess what is missing.
+
+use std::fs;
+
+use serde_json::Value;
+use sheaf_tests::{
+    machines::{Farm, MACHINES, rich_machine},
+    node::{Node, ORDINARY_USER, Rights},
+    patience,
+};
+
+const UUID: &str = "77777777-0000-4000-8000-000000000001";
+
+fn condition(node: &Value, kind: &str) -> Value {
+    let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
+}
+
+#[test]
+fn an_ordinary_user_runs_machines_and_is_told_what_root_would_add() {
+    let node = Node::start_with_rights(Rights::OrdinaryUser, &["--allow-local-images"]);
+    let farm = Farm::with_node(node, "");
+    farm.furnish();
+    let mut vm = rich_machine("plain", UUID);
+    vm["spec"]["runStrategy"] = "Always".into();
+    farm.api().post(MACHINES, &vm).object();
+    let instance = farm.running("plain");
+    let interfaces = instance["status"]["interfaces"].as_array().unwrap();
+    assert!(interfaces.iter().all(|interface| interface["ipAddress"] == "10.0.2.15"), "{interfaces:?}");
+    assert_eq!(interfaces.len(), 2);
+
+    // As whom and in which sandbox.
+    let processes = farm.processes(UUID);
+    let status = fs::read_to_string(format!("/proc/{}/status", processes[0])).unwrap();
+    let field = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(field("Uid:").iter().all(|id| *id == ORDINARY_USER.to_string()), "{status}");
+    assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), (vec!["1".to_owned()], vec!["2".to_owned()]));
+
+    // Told in the node's status, and at its start.
+    let told = patience::until("the node to say what is missing", || {
+        let node = farm.api().get("/api/v1/nodes/n1").object();
+        (!condition(&node, "MachinesKeptApart").is_null()).then_some(node)
+    });
+    assert_eq!(condition(&told, "Ready")["status"], "True");
+    let log = farm.node.log();
+    for (kind, reason, words) in [
+        ("TapsUsable", "UserModeNetwork", "run it as root or with CAP_NET_ADMIN"),
+        ("MachinesKeptApart", "NotRoot", "all machines run as user id 61234"),
+    ] {
+        let condition = condition(&told, kind);
+        assert_eq!((&condition["status"], &condition["reason"]), (&"False".into(), &reason.into()));
+        assert!(condition["message"].as_str().unwrap().contains(words), "{condition}");
+        assert!(log.contains(words), "{words:?} is not in {log}");
+    }
+
+    // It outlives its node here, too, and goes without a trace.
+    let mut farm = farm;
+    farm.node.kill();
+    let farm = Farm::with_node(farm.node.start_again_with(&["--allow-local-images"]), "");
+    let found = farm.running("plain");
+    assert_eq!(found["metadata"]["uid"], instance["metadata"]["uid"]);
+    assert_eq!(farm.processes(UUID), processes);
+    farm.api().delete(&format!("{MACHINES}/plain"));
+    let uids = [instance["metadata"]["uid"].as_str().unwrap().to_owned()];
+    patience::until("nothing to be left of it", || {
+        (farm.leftovers(&uids).is_empty() && farm.processes(UUID).is_empty()).then_some(())
+    });
+}
