@@ -21,8 +21,13 @@ type watched struct {
 	client       dynamic.ResourceInterface
 	informer     cache.SharedIndexInformer
 	registration cache.ResourceEventHandlerRegistration
+	// How often this kind's informer listed, by the plural that it listed.
+	lists  *relists
+	plural string
 
 	sync.Mutex
+	// By name: how often it had listed when the name was first written.
+	listed map[string]int
 	// By name, in order: what was done, and what the informer told of it.
 	done map[string][]string
 	told map[string][]told
@@ -69,10 +74,11 @@ func (w *watched) startWriting(ctx context.Context, round int, back <-chan struc
 	w.Lock()
 	defer w.Unlock()
 	if w.done == nil {
-		w.done = map[string][]string{}
+		w.done, w.listed = map[string][]string{}, map[string]int{}
 	}
 	for i := range writersPerKind {
 		name := fmt.Sprintf("round-%d-%d", round, i)
+		w.listed[name] = w.lists.of(w.plural)
 		w.writing.Go(func() {
 			if err := w.write(ctx, name, i%2 == 0, back); err != nil {
 				w.Lock()
@@ -81,6 +87,14 @@ func (w *watched) startWriting(ctx context.Context, round int, back <-chan struc
 			}
 		})
 	}
+}
+
+// listedAnew says whether the informer listed since the name was first written: it may have missed what was undone
+// before it did.
+func (w *watched) listedAnew(name string) bool {
+	w.Lock()
+	defer w.Unlock()
+	return w.lists.of(w.plural) > w.listed[name]
 }
 
 func (w *watched) wait() error {

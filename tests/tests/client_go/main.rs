@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use sheaf_tests::{
     audit_log::{AuditLog, Secrets},
     node::Node,
+    patience::TOO_LONG,
     program::Program,
 };
 
@@ -70,7 +71,8 @@ fn informers_miss_nothing_when_the_server_is_killed_and_comes_back() {
     node.kill();
     let _node = node.start_again();
     informers.types("restarted\n");
-    informers.hears("ready\n");
+    // Longer than the story itself waits for anything, so that it can say what it waited for.
+    informers.hears_within("ready\n", 3 * TOO_LONG);
     let (code, said) = informers.hangs_up();
     assert_eq!(code, 0, "{said}");
 }
