@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use crate::{
     administrator, audit, down,
     failure::Failure,
-    keys, machines,
+    keys, log, machines,
     node::Node,
     streams::{self, Behind},
 };
@@ -158,6 +158,7 @@ fn controllers(node: &Node, api: &ApiServer) -> Controllers {
         legacy_token: Arc::new(move |namespace, name, uid, secret| {
             issuer.legacy_token(&ServiceAccount { namespace, name, uid }, secret)
         }),
+        set_log_level: Arc::new(log::set_level),
         event_lifetime: sheaf_controllers::EVENT_LIFETIME,
     };
     sheaf_controllers::build(own_client(api), node.world.clone(), settings)

@@ -23,6 +23,7 @@ mod rounds;
 mod secret_copy;
 pub mod service_account;
 pub mod service_account_token;
+pub mod setting;
 mod telling;
 pub mod token;
 pub mod virtual_machine;
@@ -33,6 +34,7 @@ pub mod virtual_machine_instance;
 pub mod virtual_machine_instance_pod;
 pub mod virtual_machine_network_config;
 pub mod virtual_machine_restore;
+pub mod virtual_machine_template;
 pub mod volume_attachment;
 mod volume_room;
 pub mod volume_snapshot;
@@ -52,12 +54,17 @@ use self::object::Eyes;
 /// Secret's name. Handed in, since only the API server has the key.
 pub type LegacyToken = Arc<dyn Fn(&str, &str, &str, &str) -> String + Send + Sync>;
 
+/// Lets the log of this process say as much as a level of Harvester's asks for, or says why it could not. Handed in, since
+/// only the binary has the log.
+pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
 /// What controllers need to know and cannot find in the API.
 #[derive(Clone)]
 pub struct Settings {
     /// PEM of the CA that signed the API server's certificate.
     pub ca_pem: String,
     pub legacy_token: LegacyToken,
+    pub set_log_level: SetLogLevel,
     /// Events are kept this long after they last happened.
     pub event_lifetime: Duration,
 }
@@ -111,6 +118,7 @@ const ALL: &[(&str, Start)] = &[
     (root_ca::NAME, |context| Box::pin(root_ca::run(context))),
     (cluster_role::NAME, |context| Box::pin(cluster_role::run(context))),
     (garbage_collection::NAME, |context| Box::pin(garbage_collection::run(context))),
+    (setting::NAME, |context| Box::pin(setting::run(context))),
     (event::NAME, |context| Box::pin(event::run(context))),
     (token::NAME, |context| Box::pin(token::run(context))),
     (node::NAME, |context| Box::pin(node::run(context))),
@@ -126,6 +134,7 @@ const ALL: &[(&str, Start)] = &[
     (volume_attachment::NAME, |context| Box::pin(volume_attachment::run(context))),
     (virtual_machine_backup::NAME, |context| Box::pin(virtual_machine_backup::run(context))),
     (virtual_machine_restore::NAME, |context| Box::pin(virtual_machine_restore::run(context))),
+    (virtual_machine_template::NAME, |context| Box::pin(virtual_machine_template::run(context))),
     (virtual_machine_clone::NAME, |context| Box::pin(virtual_machine_clone::run(context))),
 ];
 

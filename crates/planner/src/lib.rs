@@ -14,6 +14,7 @@ pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;
 pub mod virtual_machine_instance;
 pub mod virtual_machine_restore;
+pub mod virtual_machine_template;
 pub mod volume_room;
 pub mod volume_snapshot;
 pub mod volume_snapshot_content;

@@ -92,6 +92,7 @@ impl Cluster {
             legacy_token: Arc::new(move |namespace, name, uid, secret| {
                 issuer.issue_legacy(&ServiceAccount { namespace, name, uid }, secret)
             }),
+            set_log_level: Arc::new(|_| Ok(())),
             event_lifetime: sheaf_controllers::EVENT_LIFETIME,
         }
     }

@@ -32,7 +32,9 @@ mod limit_range;
 mod machines;
 mod namespace;
 mod network;
+mod setting;
 mod storage;
+mod template;
 mod virtual_machine;
 
 use serde_json::Value;
@@ -54,11 +56,13 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 4] = [
+const STATUS_OF_OTHERS: [(&str, &str); 6] = [
     (machines::GROUP, machines::INSTANCES),
+    ("harvesterhci.io", "settings"),
     ("harvesterhci.io", "virtualmachineimages"),
     ("harvesterhci.io", "virtualmachinebackups"),
     ("harvesterhci.io", "virtualmachinerestores"),
+    ("harvesterhci.io", "virtualmachinetemplateversions"),
 ];
 
 /// What is about to happen.
@@ -145,6 +149,11 @@ impl ApiServer {
             ("harvesterhci.io", "virtualmachinerestores") if old.is_none() => {
                 self.admit_restore(call, new).await
             }
+            ("harvesterhci.io", "settings") => self.admit_setting(call, new, old),
+            ("harvesterhci.io", "virtualmachinetemplates") => self.admit_template(call, new, old).await,
+            ("harvesterhci.io", "virtualmachinetemplateversions") => {
+                self.admit_template_version(call, new, old).await
+            }
             ("harvesterhci.io", "keypairs") => {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
@@ -163,7 +172,13 @@ impl ApiServer {
             _ if object_meta::is_being_deleted(old) => Ok(()),
             ("", "persistentvolumeclaims") => self.admit_claim_deletion(call, name).await,
             ("storage.k8s.io", "storageclasses") => self.admit_class_deletion(call, old).await,
-            ("harvesterhci.io", "virtualmachineimages") => self.admit_image_deletion(old).await,
+            ("harvesterhci.io", "virtualmachineimages") => {
+                self.admit_image_deletion(old).await?;
+                self.admit_deletion_of_image_in_versions(call, old)
+            }
+            ("harvesterhci.io", "virtualmachinetemplateversions") => {
+                self.admit_template_version_deletion(call, old).await
+            }
             ("harvesterhci.io", "virtualmachinebackups") => self.admit_backup_deletion(call, name).await,
             ("harvesterhci.io", "settings") => Err(ApiError::refused(
                 call.named(),

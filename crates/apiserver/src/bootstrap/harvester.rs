@@ -9,7 +9,8 @@ use sheaf_resources::{
         cluster_network,
         ip_pool::DEFAULT_NETWORK,
         namespace::{HARVESTER_PUBLIC, HARVESTER_SYSTEM},
-        setting, storage_class, volume_snapshot, volume_snapshot_class,
+        setting::{self, Setting},
+        storage_class, volume_snapshot, volume_snapshot_class,
     },
     rbac,
 };
@@ -31,13 +32,7 @@ pub(super) fn objects(config: &ApiConfig, now: &str) -> Vec<Wanted> {
     let wanted = |group, plural, value| Wanted { group, plural, value };
     let mut objects: Vec<Wanted> = setting::ALL
         .iter()
-        .map(|known| {
-            let value = json!({
-                "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting", "metadata": {"name": known.name},
-                "value": known.value, "default": known.default,
-            });
-            wanted("harvesterhci.io", "settings", value)
-        })
+        .map(|known| wanted("harvesterhci.io", "settings", setting_of(known, now)))
         .collect();
     objects.extend([
         wanted("network.harvesterhci.io", "clusternetworks", management_network(now)),
@@ -50,6 +45,28 @@ pub(super) fn objects(config: &ApiConfig, now: &str) -> Vec<Wanted> {
     ]);
     objects.extend(default_pool(config).map(|pool| wanted("network.harvesterhci.io", "ippools", pool)));
     objects
+}
+
+/// What an older release left otherwise than this one has it, put right: the defaults of settings, and what the server says
+/// of itself. What somebody set stays.
+pub(super) fn renewed(existing: &Value, wanted: &Wanted) -> Option<Value> {
+    if wanted.plural != "settings" {
+        return None;
+    }
+    let mut better = existing.clone();
+    better["default"] = wanted.value["default"].clone();
+    if wanted.value["metadata"]["name"] == setting::SERVER_VERSION {
+        better["value"] = wanted.value["value"].clone();
+    }
+    (better != *existing).then_some(better)
+}
+
+/// With its condition: whether it is in force is known before anybody sets it.
+fn setting_of(known: &setting::Known, now: &str) -> Value {
+    let mut made = Setting { default: known.default.into(), value: known.value.into(), ..Setting::default() };
+    made.metadata.name = Some(known.name.into());
+    made.status = setting::configured::status_of(known, &made, Ok(()), now);
+    json!(made)
 }
 
 /// Says so when what was settled once is no longer what is asked for.

@@ -3,6 +3,7 @@
 //! its new rules along and what people changed stays.
 
 mod harvester;
+mod templates;
 
 use serde_json::{Value, json};
 use sheaf_resources::{
@@ -85,7 +86,18 @@ async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
         let namespace = object.value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         match find_in(server, object.group, object.plural, &namespace, name_of(&object.value)) {
             None => create_in(server, object.group, object.plural, &namespace, object.value).await?,
-            Some(existing) => harvester::compare(&existing, &object),
+            Some(existing) => match harvester::renewed(&existing, &object) {
+                Some(better) => update_in(server, object.group, object.plural, better).await?,
+                None => harvester::compare(&existing, &object),
+            },
+        }
+    }
+    for (template, version) in templates::all() {
+        let (group, namespace) = ("harvesterhci.io", namespace::HARVESTER_PUBLIC);
+        // Once there, its versions are their owners'.
+        if find_in(server, group, "virtualmachinetemplates", namespace, name_of(&template)).is_none() {
+            create_in(server, group, "virtualmachinetemplates", namespace, template).await?;
+            create_in(server, group, "virtualmachinetemplateversions", namespace, version).await?;
         }
     }
     Ok(())
@@ -122,7 +134,11 @@ async fn create_in(
 }
 
 async fn update(server: &ApiServer, resource: &str, object: Value) -> Result<(), ApiError> {
-    match server.write_as_server(Verb::Update, RBAC, resource, "", object).await {
+    update_in(server, RBAC, resource, object).await
+}
+
+async fn update_in(server: &ApiServer, group: &str, resource: &str, object: Value) -> Result<(), ApiError> {
+    match server.write_as_server(Verb::Update, group, resource, "", object).await {
         Err(why) if why.is_conflict() => Ok(()),
         done => done.map(drop),
     }

@@ -35,6 +35,8 @@ pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtual_machine_network_config;
 pub mod virtual_machine_restore;
+pub mod virtual_machine_template;
+pub mod virtual_machine_template_version;
 pub mod volume_attachment;
 pub mod volume_snapshot;
 pub mod volume_snapshot_class;
@@ -85,6 +87,8 @@ pub fn built_in() -> Vec<Kind> {
         virtual_machine_image::kind(),
         virtual_machine_backup::kind(),
         virtual_machine_restore::kind(),
+        virtual_machine_template::kind(),
+        virtual_machine_template_version::kind(),
         key_pair::kind(),
         setting::kind(),
         network_attachment_definition::kind(),

@@ -113,6 +113,11 @@ fn without_status(vm: &mut Value) {
     vm.as_object_mut().map(|fields| fields.remove("status"));
 }
 
+/// What is held against a machine that is to be made as it is written, before it is completed.
+pub(super) fn validate_new(vm: &Value) -> Vec<FieldError> {
+    validate(vm, None)
+}
+
 fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let asks_the_same = |old: &Value| {
         old["spec"] == new["spec"] && old["metadata"]["annotations"] == new["metadata"]["annotations"]

@@ -118,6 +118,7 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(&["delete", "get", "list", "patch", "watch"], CORE, &["secrets"]),
             ],
         ),
+        ("setting", vec![on(&["get", "list", "patch", "watch"], HARVESTER, &["settings"])]),
         ("token", vec![on(&["delete", "list"], "management.cattle.io", &["tokens"])]),
         (
             "virtual-machine",
@@ -205,6 +206,18 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(&["create", "get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
                 on(&["create", "get"], CORE, &["secrets"]),
                 on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "virtual-machine-template",
+            vec![
+                on(
+                    &["get", "list", "patch", "watch"],
+                    HARVESTER,
+                    &["virtualmachinetemplates", "virtualmachinetemplateversions"],
+                ),
+                on(&["update"], HARVESTER, &["virtualmachinetemplates/status"]),
+                on(follow, HARVESTER, &["virtualmachineimages"]),
             ],
         ),
         (

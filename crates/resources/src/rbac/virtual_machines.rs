@@ -25,6 +25,16 @@ const OPEN_SETTINGS: [&str; 4] = [
     "default-vm-termination-grace-period-seconds",
 ];
 
+/// What of Harvester's belongs to who has a namespace.
+const NAMESPACED: [&str; 6] = [
+    "keypairs",
+    "virtualmachinebackups",
+    "virtualmachineimages",
+    "virtualmachinerestores",
+    "virtualmachinetemplates",
+    "virtualmachinetemplateversions",
+];
+
 /// Bound to everybody who signed in.
 pub const AUTHENTICATED_ROLE: &str = "harvester-authenticated";
 
@@ -61,11 +71,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             "harvesterhci.io:edit",
             &["admin", "edit"],
             vec![
-                on(
-                    ALL,
-                    HARVESTER,
-                    &["keypairs", "virtualmachinebackups", "virtualmachineimages", "virtualmachinerestores"],
-                ),
+                on(ALL, HARVESTER, &NAMESPACED),
                 on(ALL, SNAPSHOT, &["volumesnapshots"]),
                 on(ALL, ATTACHMENT, &["network-attachment-definitions"]),
             ],
@@ -74,11 +80,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             "harvesterhci.io:view",
             &["view"],
             vec![
-                on(
-                    READ,
-                    HARVESTER,
-                    &["keypairs", "virtualmachinebackups", "virtualmachineimages", "virtualmachinerestores"],
-                ),
+                on(READ, HARVESTER, &NAMESPACED),
                 on(READ, SNAPSHOT, &["volumesnapshots"]),
                 on(READ, ATTACHMENT, &["network-attachment-definitions"]),
                 on(READ, NETWORK, &["virtualmachinenetworkconfigs"]),

@@ -1,11 +1,14 @@
 //! What the values of settings may be, in one sentence each. An empty value leaves the default, and fits wherever
 //! there is one to leave.
 
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::HARVESTER_VERSION;
+use super::known::HARVESTER_VERSION;
+use crate::names;
 
 pub(super) fn overcommit(value: &str) -> Result<(), String> {
     let wrong =
@@ -21,6 +24,100 @@ pub(super) fn overcommit(value: &str) -> Result<(), String> {
 pub(super) fn seconds(value: &str) -> Result<(), String> {
     let fits = value.is_empty() || value.parse::<u32>().is_ok();
     fits.then_some(()).ok_or_else(|| "must be a whole number of seconds, not below 0".into())
+}
+
+pub(super) fn minutes(value: &str) -> Result<(), String> {
+    let fits = value.is_empty() || value.parse::<u32>().is_ok();
+    fits.then_some(()).ok_or_else(|| "must be a whole number of minutes, not below 0".into())
+}
+
+/// A hundred years are as good as for ever, which is 0.
+pub(super) fn token_minutes(value: &str) -> Result<(), String> {
+    const HUNDRED_YEARS: u32 = 100 * 365 * 24 * 60;
+    let fits = value.is_empty() || value.parse::<u32>().is_ok_and(|minutes| minutes <= HUNDRED_YEARS);
+    fits.then_some(()).ok_or_else(|| format!("must be a whole number of minutes from 0 to {HUNDRED_YEARS}"))
+}
+
+/// How long a token in a kubeconfig lives, as the setting says; `None` is for ever.
+pub fn kubeconfig_token_ttl(effective: &str) -> Option<Duration> {
+    let minutes: u64 = effective.trim().parse().unwrap_or(0);
+    (minutes > 0).then(|| Duration::from_secs(minutes * 60))
+}
+
+pub(super) fn boolean(value: &str) -> Result<(), String> {
+    one_of(value, &["true", "false"])
+}
+
+pub(super) fn ui_source(value: &str) -> Result<(), String> {
+    one_of(value, &["auto", "external", "bundled"])
+}
+
+/// The words of the original. There is nothing quieter here than errors.
+pub(super) fn log_level(value: &str) -> Result<(), String> {
+    one_of(value, &["panic", "fatal", "error", "warn", "warning", "info", "debug", "trace"])
+}
+
+fn one_of(value: &str, words: &[&str]) -> Result<(), String> {
+    let fits = value.is_empty() || words.contains(&value);
+    fits.then_some(()).ok_or_else(|| format!("must be one of {}", words.join(", ")))
+}
+
+/// Of the outside, and nobody's account in it: everybody may read it who may read settings.
+pub(super) fn url(value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        return Ok(());
+    }
+    let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+    if host.is_empty() || value.contains(char::is_whitespace) || value.contains(char::is_control) {
+        return Err("must be a URL that begins with https:// or http://".into());
+    }
+    match host.contains('@') {
+        true => Err("must have no user and no password in it".into()),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn absolute_path(value: &str) -> Result<(), String> {
+    let fits = value.is_empty() || (value.starts_with('/') && !value.contains(char::is_control));
+    fits.then_some(()).ok_or_else(|| "must be an absolute path".into())
+}
+
+/// Part of a file's name, so nothing that leads elsewhere.
+pub(super) fn file_name_part(value: &str) -> Result<(), String> {
+    let fits = value.len() <= 100
+        && value.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
+    fits.then_some(())
+        .ok_or_else(|| "must be letters, digits, dashes, dots and underscores, at most 100".into())
+}
+
+pub(super) fn word(value: &str) -> Result<(), String> {
+    let fits =
+        !value.contains(char::is_whitespace) && !value.contains(char::is_control) && value.len() <= 100;
+    fits.then_some(()).ok_or_else(|| "must be one word".into())
+}
+
+pub(super) fn object_name(value: &str) -> Result<(), String> {
+    match names::dns_subdomain_problems(value).first() {
+        Some(why) if !value.is_empty() => Err(why.clone()),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn namespaces(value: &str) -> Result<(), String> {
+    for name in value.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if let Some(why) = names::dns_label_problems(name).first() {
+            return Err(format!("namespace {name}: {why}"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn device_patterns(value: &str) -> Result<(), String> {
+    let mut patterns = value.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+    let fits = patterns.all(|pattern| pattern.starts_with("/dev/") && !pattern.contains(".."));
+    fits.then_some(())
+        .ok_or_else(|| "must be patterns that begin with /dev/, with commas between them".into())
 }
 
 pub(super) fn hotplug_ratio(value: &str) -> Result<(), String> {
