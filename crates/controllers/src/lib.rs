@@ -12,6 +12,7 @@ pub mod cluster_role;
 pub mod custom_resource_definition;
 pub mod event;
 pub mod garbage_collection;
+pub mod harvester_resource_quota;
 pub mod namespace;
 pub mod node;
 mod object;
@@ -134,6 +135,7 @@ const ALL: &[(&str, Start)] = &[
     (volume_attachment::NAME, |context| Box::pin(volume_attachment::run(context))),
     (virtual_machine_backup::NAME, |context| Box::pin(virtual_machine_backup::run(context))),
     (virtual_machine_restore::NAME, |context| Box::pin(virtual_machine_restore::run(context))),
+    (harvester_resource_quota::NAME, |context| Box::pin(harvester_resource_quota::run(context))),
     (virtual_machine_template::NAME, |context| Box::pin(virtual_machine_template::run(context))),
     (virtual_machine_clone::NAME, |context| Box::pin(virtual_machine_clone::run(context))),
 ];

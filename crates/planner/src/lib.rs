@@ -9,6 +9,7 @@ pub mod namespace_deletion;
 pub mod network_config;
 pub mod placement;
 pub mod role_aggregation;
+pub mod snapshot_usage;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;

@@ -33,6 +33,7 @@ mod machines;
 mod namespace;
 mod network;
 mod setting;
+mod snapshot_quota;
 mod storage;
 mod template;
 mod virtual_machine;
@@ -40,7 +41,7 @@ mod virtual_machine;
 use serde_json::Value;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
-    kinds::key_pair,
+    kinds::{addon, key_pair},
     object_meta, rbac,
 };
 
@@ -137,14 +138,16 @@ impl ApiServer {
             }
             ("storage.k8s.io", "storageclasses") => self.admit_class(call, new, old).await,
             ("snapshot.storage.k8s.io", "volumesnapshots") => {
-                if old.is_none() {
-                    self.complete_snapshot(new);
+                if old.is_some() {
+                    return Ok(());
                 }
-                Ok(())
+                self.complete_snapshot(new);
+                self.admit_size_of_snapshot(call, new).await
             }
             ("harvesterhci.io", "virtualmachineimages") => self.admit_image(call, new, old).await,
             ("harvesterhci.io", "virtualmachinebackups") if old.is_none() => {
-                self.admit_backup(call, new).await
+                self.admit_backup(call, new).await?;
+                self.admit_size_of_backup(call, new)
             }
             ("harvesterhci.io", "virtualmachinerestores") if old.is_none() => {
                 self.admit_restore(call, new).await
@@ -185,6 +188,11 @@ impl ApiServer {
                 name,
                 "settings may not be deleted: empty the value instead",
             )),
+            ("harvesterhci.io", "addons") => {
+                let own = addon::is_shipped(&call.request.namespace, name);
+                let why = "the shipped addons may not be deleted";
+                if own { Err(ApiError::refused(call.named(), name, why)) } else { Ok(()) }
+            }
             ("k8s.cni.cncf.io", "network-attachment-definitions") => {
                 self.admit_definition_deletion(call, name).await
             }

@@ -6,11 +6,11 @@
 use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{
-        cluster_network,
+        addon, cluster_network,
         ip_pool::DEFAULT_NETWORK,
         namespace::{HARVESTER_PUBLIC, HARVESTER_SYSTEM},
         setting::{self, Setting},
-        storage_class, volume_snapshot, volume_snapshot_class,
+        storage_class, version, volume_snapshot, volume_snapshot_class,
     },
     rbac,
 };
@@ -34,7 +34,9 @@ pub(super) fn objects(config: &ApiConfig, now: &str) -> Vec<Wanted> {
         .iter()
         .map(|known| wanted("harvesterhci.io", "settings", setting_of(known, now)))
         .collect();
+    objects.extend(addon::SHIPPED.iter().map(|addon| wanted("harvesterhci.io", "addons", addon.object())));
     objects.extend([
+        wanted("harvesterhci.io", "versions", version::running()),
         wanted("network.harvesterhci.io", "clusternetworks", management_network(now)),
         wanted("storage.k8s.io", "storageclasses", default_class()),
         wanted(volume_snapshot::GROUP, "volumesnapshotclasses", snapshot_class()),

@@ -7,7 +7,7 @@ mod templates;
 
 use serde_json::{Value, json};
 use sheaf_resources::{
-    kinds::namespace,
+    kinds::{addon, namespace},
     rbac::{self, Reconciled},
 };
 use sheaf_store::StoreError;
@@ -49,7 +49,12 @@ impl ApiServer {
 }
 
 async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
-    let of_harvester = [namespace::HARVESTER_SYSTEM, namespace::HARVESTER_PUBLIC];
+    let of_harvester = [
+        namespace::HARVESTER_SYSTEM,
+        namespace::HARVESTER_PUBLIC,
+        addon::MONITORING_NAMESPACE,
+        addon::LOGGING_NAMESPACE,
+    ];
     for name in namespace::SYSTEM.iter().chain(&of_harvester).chain(&[PASSWORD_NAMESPACE]) {
         if find(server, "", "namespaces", name).is_none() {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

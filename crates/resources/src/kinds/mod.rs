@@ -1,6 +1,7 @@
 //! The built-in kinds, one file each: what a row says beyond its schema is in its file.
 
 pub mod access_review;
+pub mod addon;
 pub mod cluster_network;
 pub mod cluster_role;
 pub mod cluster_role_binding;
@@ -8,6 +9,7 @@ pub mod config_map;
 pub mod custom_resource_definition;
 pub mod event;
 pub mod harvester_condition;
+pub mod harvester_resource_quota;
 pub mod ip_pool;
 pub mod key_pair;
 pub mod kube_virt;
@@ -28,6 +30,7 @@ pub mod setting;
 pub mod storage_class;
 pub mod token;
 pub mod user;
+pub mod version;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;
@@ -91,6 +94,9 @@ pub fn built_in() -> Vec<Kind> {
         virtual_machine_template_version::kind(),
         key_pair::kind(),
         setting::kind(),
+        addon::kind(),
+        version::kind(),
+        harvester_resource_quota::kind(),
         network_attachment_definition::kind(),
         cluster_network::kind(),
         ip_pool::kind(),

@@ -6,7 +6,10 @@
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
-use super::{age_column, name_column};
+use super::{
+    addon::{LOGGING_NAMESPACE, MONITORING_NAMESPACE},
+    age_column, name_column,
+};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind, Subresource, Verbs},
@@ -21,8 +24,16 @@ pub const SYSTEM: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// Where Harvester's clients look for what belongs to the cluster, and where everybody may look.
 pub const HARVESTER_SYSTEM: &str = "harvester-system";
 pub const HARVESTER_PUBLIC: &str = "harvester-public";
-/// Those that cannot be deleted.
-pub const IMMORTAL: [&str; 5] = ["default", "kube-system", "kube-public", HARVESTER_SYSTEM, HARVESTER_PUBLIC];
+/// Those that cannot be deleted. What is in the last two cannot be, either.
+pub const IMMORTAL: [&str; 7] = [
+    "default",
+    "kube-system",
+    "kube-public",
+    HARVESTER_SYSTEM,
+    HARVESTER_PUBLIC,
+    MONITORING_NAMESPACE,
+    LOGGING_NAMESPACE,
+];
 
 pub fn kind() -> Kind {
     // One careless request must not empty a cluster: there is no deleting all of them at once.

@@ -55,6 +55,16 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         (
+            "harvester-resource-quota",
+            vec![
+                on(follow, HARVESTER, &["resourcequotas", "virtualmachinebackups"]),
+                on(&["update"], HARVESTER, &["resourcequotas/status"]),
+                on(follow, SNAPSHOT, &["volumesnapshots"]),
+                on(follow, CORE, &["persistentvolumeclaims"]),
+                on(follow, KUBEVIRT, &["virtualmachines"]),
+            ],
+        ),
+        (
             "namespace",
             vec![
                 on(follow, CORE, &["namespaces"]),

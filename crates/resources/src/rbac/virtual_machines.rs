@@ -81,6 +81,8 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             &["view"],
             vec![
                 on(READ, HARVESTER, &NAMESPACED),
+                // Its limits are set by who has the cluster.
+                on(READ, HARVESTER, &["resourcequotas"]),
                 on(READ, SNAPSHOT, &["volumesnapshots"]),
                 on(READ, ATTACHMENT, &["network-attachment-definitions"]),
                 on(READ, NETWORK, &["virtualmachinenetworkconfigs"]),
