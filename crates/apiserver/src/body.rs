@@ -4,7 +4,7 @@
 //! before anything else looks at it. Repeated keys are noticed, since which one wins would
 //! otherwise be an accident.
 
-mod yaml;
+pub(crate) mod yaml;
 
 use std::fmt;
 

@@ -12,6 +12,7 @@ mod changing;
 mod custom_resources;
 mod deleting;
 mod doors;
+mod harvester;
 mod paging;
 mod quotas;
 mod racing;

@@ -27,6 +27,7 @@
 //! come from.
 
 mod backup;
+mod cloud_config;
 mod image_use;
 mod limit_range;
 mod machines;
@@ -136,6 +137,8 @@ impl ApiServer {
                 }
                 self.admit_size_of_claim(call, new, old)
             }
+            ("", "configmaps") => cloud_config::admit_config_map(call, new, old),
+            ("", "secrets") => cloud_config::admit_secret(call, new, old),
             ("storage.k8s.io", "storageclasses") => self.admit_class(call, new, old).await,
             ("snapshot.storage.k8s.io", "volumesnapshots") => {
                 if old.is_some() {

@@ -7,7 +7,7 @@ mod templates;
 
 use serde_json::{Value, json};
 use sheaf_resources::{
-    kinds::{addon, namespace},
+    kinds::{addon, namespace, setting::HARVESTER_VERSION, version::RUNNING_TAG},
     rbac::{self, Reconciled},
 };
 use sheaf_store::StoreError;
@@ -97,12 +97,28 @@ async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
             },
         }
     }
+    forget_former_versions(server).await?;
     for (template, version) in templates::all() {
         let (group, namespace) = ("harvesterhci.io", namespace::HARVESTER_PUBLIC);
         // Once there, its versions are their owners'.
         if find_in(server, group, "virtualmachinetemplates", namespace, name_of(&template)).is_none() {
             create_in(server, group, "virtualmachinetemplates", namespace, template).await?;
             create_in(server, group, "virtualmachinetemplateversions", namespace, version).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What an older release said of itself is no longer so.
+async fn forget_former_versions(server: &ApiServer) -> Result<(), ApiError> {
+    let (found, _) = server.cache.snapshot(&Resource::new("harvesterhci.io", "versions"));
+    for mut former in found.values().map(|object| object.to_value()) {
+        let tags = former["spec"]["tags"].as_array().cloned().unwrap_or_default();
+        if name_of(&former) != HARVESTER_VERSION && tags.iter().any(|tag| tag == RUNNING_TAG) {
+            let rest: Vec<Value> = tags.into_iter().filter(|tag| tag != RUNNING_TAG).collect();
+            former["spec"]["tags"] = Value::Array(rest);
+            let namespace = former["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            server.write_as_server(Verb::Update, "harvesterhci.io", "versions", &namespace, former).await?;
         }
     }
     Ok(())

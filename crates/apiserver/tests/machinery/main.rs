@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod addons;
 mod applying;
 mod audit_log;
 mod audited_secrets;
 mod auditing;
 mod backups;
 mod bootstrap;
+mod cloud_configs;
 mod cost;
 mod custom_resources;
 mod deleting;
@@ -28,6 +30,9 @@ mod protobuf_bodies;
 mod quotas;
 mod refused_power;
 mod sealing;
+mod settings;
+mod snapshot_quotas;
+mod templates;
 mod two_servers;
 mod uploading;
 mod watching;

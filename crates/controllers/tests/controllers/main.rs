@@ -18,7 +18,10 @@ mod namespace;
 mod placing;
 mod rooms;
 mod scenario;
+mod settings;
+mod snapshot_quotas;
 mod snapshots;
+mod templates;
 mod token;
 
 use sheaf_testbed::simulated_node;
