@@ -27,7 +27,12 @@ fn a_setting_is_set_says_whether_it_acts_and_goes_back() {
     let refused = kubectl.complains(&["patch", setting, "--type=merge", "-p", r#"{"value":"soon"}"#]);
     assert!(refused.contains("is not JSON"), "{refused}");
     kubectl.says(&["patch", setting, "--type=merge", "-p", r#"{"value":""}"#]);
-    kubectl.says(&["wait", "--for=jsonpath={.status.conditions[0].status}=Unknown", setting, "--timeout=60s"]);
+    kubectl.says(&[
+        "wait",
+        "--for=jsonpath={.status.conditions[0].status}=Unknown",
+        setting,
+        "--timeout=60s",
+    ]);
     let refused = kubectl.complains(&["delete", setting]);
     assert!(refused.contains("settings may not be deleted"), "{refused}");
     // The log of the node follows its setting, which says so once it does.
