@@ -28,6 +28,7 @@ use crate::{
     respond::{self, ApiResponse, Warnings},
     rest::Call,
     status::{ApiError, success},
+    steve,
     subresources::refused,
     virtual_machine_image,
 };
@@ -85,7 +86,7 @@ impl ApiServer {
         };
         let (response, error) = match answer {
             Ok(response) => (response, None),
-            Err(why) => (respond::error(&why), Some(why)),
+            Err(why) => (told(&why, &target, &query), Some(why)),
         };
         let response = trail.finish(self, response, error.as_ref()).await;
         let labels = RequestLabels { code: response.status().as_u16().into(), ..labels };
@@ -128,43 +129,59 @@ impl ApiServer {
             return self.answer_users(parts, path, query, &taken.body, &user).await;
         }
         match target {
-            Target::Resource(request) if request.group == machines::GROUP => {
-                self.answer_machines(parts, body, query, request, &user, trail).await
-            }
-            Target::Resource(request) => {
-                self.authorize_and_note(&user, request, query, trail)?;
-                if request.verb.only_reads() {
-                    let seat = self.seat_for(&user, trail.in_process, request, query, 0).await?;
-                    return self
-                        .answer_resource(parts, Bytes::new(), query, request, &user, seat.as_ref())
-                        .await;
-                }
-                // Our own controllers are few and honest, and must not wait for those who are not.
-                let (body, _room) = match trail.in_process {
-                    true => (body::read(body, body::MAX_BODY).await?, None),
-                    false => {
-                        let is_node = user.node_name().is_some();
-                        let intake = if is_node { &self.intake_of_nodes } else { &self.intake };
-                        let taken = intake.take(&user.name, body).await?;
-                        (taken.body.clone(), Some(taken))
-                    }
-                };
-                // What is sent to where nobody serves anything is of no kind that says what is secret in it.
-                if self.serves(request) {
-                    trail.brought(&parts.headers, &body);
-                }
-                let seat = self.seat_for(&user, trail.in_process, request, query, body.len()).await?;
-                self.answer_resource(parts, body, query, request, &user, seat.as_ref()).await
-            }
+            Target::Resource(request) => self.answer_request(parts, body, query, request, &user, trail).await,
             Target::Path(path) => {
                 if let Some(image) = virtual_machine_image::asked(path, query) {
                     return self.answer_image(parts, body, query, &image, &user, trail).await;
+                }
+                if let Some(address) = steve::address::read(path, query) {
+                    return self.answer_steve(parts, body, query, &address, &user, trail).await;
                 }
                 self.authorize_path(&user, parts.method.as_str(), path, trail)?;
                 let _seat = self.seat_for_path(&user, trail.in_process, path).await?;
                 self.answer_path(parts, query, path).await
             }
         }
+    }
+
+    /// Does what somebody who is known asks of objects: may they, is there room, and then it.
+    pub(crate) async fn answer_request<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+        query: &Query,
+        request: &ResourceRequest,
+        user: &Arc<User>,
+        trail: &mut Trail,
+    ) -> Result<ApiResponse, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        if request.group == machines::GROUP {
+            return self.answer_machines(parts, body, query, request, user, trail).await;
+        }
+        self.authorize_and_note(user, request, query, trail)?;
+        if request.verb.only_reads() {
+            let seat = self.seat_for(user, trail.in_process, request, query, 0).await?;
+            return self.answer_resource(parts, Bytes::new(), query, request, user, seat.as_ref()).await;
+        }
+        // Our own controllers are few and honest, and must not wait for those who are not.
+        let (body, _room) = match trail.in_process {
+            true => (body::read(body, body::MAX_BODY).await?, None),
+            false => {
+                let is_node = user.node_name().is_some();
+                let intake = if is_node { &self.intake_of_nodes } else { &self.intake };
+                let taken = intake.take(&user.name, body).await?;
+                (taken.body.clone(), Some(taken))
+            }
+        };
+        // What is sent to where nobody serves anything is of no kind that says what is secret in it.
+        if self.serves(request) {
+            trail.brought(&parts.headers, &body);
+        }
+        let seat = self.seat_for(user, trail.in_process, request, query, body.len()).await?;
+        self.answer_resource(parts, body, query, request, user, seat.as_ref()).await
     }
 
     /// Authenticates, and impersonates when that is asked for and allowed.
@@ -223,7 +240,12 @@ impl ApiServer {
             group: &request.group,
             resource: &request.resource,
             subresource: &request.subresource,
-            namespace: &request.namespace,
+            namespace: rbac::namespace_to_authorize(
+                &request.group,
+                &request.resource,
+                &request.namespace,
+                &request.name,
+            ),
             name: rbac::name_to_authorize(verb, &request.name, &fields),
             bound_to: match request.verb {
                 Verb::List | Verb::Watch => fields.required_value("status.nodeName").unwrap_or_default(),
@@ -399,6 +421,19 @@ impl ApiServer {
             Answer::NotFound => Ok(no_such_page()),
             Answer::NotAcceptable => Err(ApiError::not_acceptable("application/json")),
         }
+    }
+}
+
+/// Why not, in the words of the API that was asked.
+fn told(why: &ApiError, target: &Target, query: &Query) -> ApiResponse {
+    match target {
+        Target::Path(path) if virtual_machine_image::asked(path, query).is_none() => {
+            match steve::address::read(path, query) {
+                Some(address) => steve::refusal::told(why, &address),
+                None => respond::error(why),
+            }
+        }
+        Target::Path(_) | Target::Resource(_) => respond::error(why),
     }
 }
 

@@ -35,6 +35,7 @@ pub mod rest;
 pub mod seals;
 pub mod server;
 pub mod status;
+pub mod steve;
 pub mod subresources;
 pub mod virtual_machine_image;
 

@@ -156,6 +156,45 @@ pub fn list(head: Bytes, item_head: ItemHead, objects: Vec<Arc<CachedObject>>) -
     with_type(success::OK, "application/json", body)
 }
 
+/// An object with a list of objects at its end, which are made as the client reads.
+pub fn collection(
+    head: &serde_json::Map<String, Value>,
+    field: &str,
+    items: impl Iterator<Item = Bytes> + Send + 'static,
+) -> ApiResponse {
+    let mut text = Value::Object(head.clone()).to_string();
+    text.pop();
+    let comma = if head.is_empty() { "" } else { "," };
+    let mut open = Some(Bytes::from(format!("{text}{comma}\"{field}\":[")));
+    let (mut items, mut first, mut done) = (items, true, false);
+    let mut pieces = std::iter::from_fn(move || {
+        if done {
+            return None;
+        }
+        let mut piece = BytesMut::with_capacity(PIECE + 4096);
+        piece.extend_from_slice(&open.take().unwrap_or_default());
+        while piece.len() < PIECE {
+            let Some(item) = items.next() else {
+                piece.extend_from_slice(b"]}");
+                done = true;
+                break;
+            };
+            if !std::mem::take(&mut first) {
+                piece.extend_from_slice(b",");
+            }
+            piece.extend_from_slice(&item);
+        }
+        Some(piece.freeze())
+    });
+    let first_piece = pieces.next().unwrap_or_default();
+    // All of it.
+    if first_piece.len() < PIECE {
+        return json_bytes(success::OK, first_piece);
+    }
+    let pieces = std::iter::once(first_piece).chain(pieces);
+    with_type(success::OK, "application/json", ApiBody::Stream(Box::pin(futures::stream::iter(pieces))))
+}
+
 struct ListPieces {
     head: Option<Bytes>,
     item_head: Bytes,

@@ -182,6 +182,17 @@ impl ApiError {
         ApiError { message: message.to_string(), ..ApiError::method_not_allowed() }
     }
 
+    /// An action that the resource does not have.
+    pub fn invalid_action(name: &str) -> Self {
+        let message = format!("Invalid action: {name}");
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "InvalidAction", message)
+    }
+
+    /// A type or a link that there is not.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", message)
+    }
+
     /// Something of the original that is not served here yet.
     pub fn not_served(what: &str) -> Self {
         let message = format!("{what} is not served yet");
@@ -375,6 +386,7 @@ pub mod success {
     pub const OK: StatusCode = StatusCode::OK;
     pub const CREATED: StatusCode = StatusCode::CREATED;
     pub const ACCEPTED: StatusCode = StatusCode::ACCEPTED;
+    pub const NO_CONTENT: StatusCode = StatusCode::NO_CONTENT;
     /// The connection is a stream from here on.
     pub const HANDED_OVER: StatusCode = StatusCode::SWITCHING_PROTOCOLS;
     pub const MOVED: StatusCode = StatusCode::MOVED_PERMANENTLY;

@@ -21,7 +21,9 @@
 //!   can be interrupted in between.
 
 pub mod copy;
+pub mod edits;
 mod live_update;
+pub mod offered;
 pub mod power;
 pub mod status;
 pub mod volumes;

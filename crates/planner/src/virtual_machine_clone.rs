@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - One step per call. The caller acts, looks again, and asks again.
-//! - What the machine is made of is [`crate::virtual_machine::copy`]. It is made off.
+//! - What the machine is made of is [`crate::virtual_machine::copy`]. It is made off, unless the clone says otherwise.
 //! - A machine of the target's name that somebody else made is left alone.
 
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use sheaf_resources::{
     kinds::{
         virtual_machine::{VirtualMachine, run_strategy::RunStrategy},
         virtual_machine_clone::{
-            CREATING, FAILED, MADE_BY_ANNOTATION, SUCCEEDED, VirtualMachineClone, VirtualMachineCloneStatus,
-            passes,
+            CREATING, FAILED, MADE_BY_ANNOTATION, RUN_STRATEGY_ANNOTATION, SUCCEEDED, VirtualMachineClone,
+            VirtualMachineCloneStatus, passes,
         },
         virtual_machine_instance::status::Condition,
     },
@@ -126,10 +126,16 @@ fn made(seen: &Seen<'_>, vm: &VirtualMachine, name: &str) -> Result<VirtualMachi
         }
     }
     let mut copy = clone_of(&original, name, seen.claims, &different)?;
-    (copy.spec.run_strategy, copy.spec.running) = (Some(RunStrategy::Halted), None);
+    (copy.spec.run_strategy, copy.spec.running) = (Some(run_strategy(seen.clone)), None);
     let uid = seen.clone.metadata.uid.clone().unwrap_or_default();
     copy.metadata.annotations.get_or_insert_default().insert(MADE_BY_ANNOTATION.into(), uid);
     Ok(copy)
+}
+
+/// When the machine that is made runs. It waits for its disks and its Secrets by itself.
+fn run_strategy(clone: &VirtualMachineClone) -> RunStrategy {
+    let annotation = clone.metadata.annotations.as_ref().and_then(|all| all.get(RUN_STRATEGY_ANNOTATION));
+    annotation.and_then(|text| RunStrategy::parse(text)).unwrap_or(RunStrategy::Halted)
 }
 
 /// The machine is there: its Secrets, then its disks.
@@ -270,6 +276,15 @@ mod tests {
             let status = self.clone.status.as_ref().unwrap();
             (&status.phase, &status.conditions[0].message)
         }
+    }
+
+    #[test]
+    fn a_clone_that_says_so_makes_a_machine_that_runs() {
+        let mut world = world();
+        let annotations = [(RUN_STRATEGY_ANNOTATION.to_owned(), "RerunOnFailure".to_owned())];
+        world.clone.metadata.annotations = Some(annotations.into());
+        world.settle("Bound");
+        assert_eq!(world.target.unwrap().run_strategy(), RunStrategy::RerunOnFailure);
     }
 
     #[test]

@@ -18,4 +18,5 @@ pub mod quote;
 pub mod rbac;
 pub mod schema;
 pub mod selector;
+pub mod summary;
 pub mod wire;

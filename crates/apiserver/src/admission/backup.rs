@@ -52,10 +52,8 @@ impl ApiServer {
             let Some(found) = self.find("", "persistentvolumeclaims", namespace, &claim) else {
                 return refuse(format!("failed to get PVC {namespace}/{claim}: it does not exist"));
             };
-            let class = text(&found["spec"]["storageClassName"]);
-            let class = self.find("storage.k8s.io", "storageclasses", "", class).unwrap_or_default();
-            let driver = class["provisioner"].as_str().unwrap_or(PROVISIONER);
-            if !classes.contains_key(driver) {
+            let driver = self.driver_of(&found);
+            if !classes.contains_key(&driver) {
                 return refuse(format!(
                     "provisioner {driver} of PVC {namespace}/{claim} has no volumeSnapshotClassName in the setting {}",
                     setting::CSI_DRIVER_CONFIG
@@ -69,6 +67,22 @@ impl ApiServer {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody takes snapshots of every disk of a machine.
+    pub(crate) fn takes_snapshots_of(&self, namespace: &str, vm: &Value) -> bool {
+        let classes = self.snapshot_classes();
+        claims_of(vm).iter().all(|claim| {
+            let found = self.find("", "persistentvolumeclaims", namespace, claim);
+            found.is_some_and(|claim| classes.contains_key(&self.driver_of(&claim)))
+        })
+    }
+
+    /// Who keeps what is claimed.
+    fn driver_of(&self, claim: &Value) -> String {
+        let class = text(&claim["spec"]["storageClassName"]);
+        let class = self.find("storage.k8s.io", "storageclasses", "", class).unwrap_or_default();
+        class["provisioner"].as_str().unwrap_or(PROVISIONER).to_owned()
     }
 
     /// A backup that is ready and may be read, to a machine that is off, or to one that is not there yet.

@@ -35,7 +35,7 @@ use sheaf_world::World;
 pub use self::{
     log::{Limits, Log},
     policy::Level,
-    trail::{Ending, Trail, UntilEnd},
+    trail::{Behind, Ending, Trail, UntilEnd},
 };
 
 /// Where lines go and how much they say.

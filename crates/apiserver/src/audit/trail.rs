@@ -2,6 +2,8 @@
 //!
 //! Dropped without an answer (its sender left, its handling panicked), it still writes its line: what it did may be done.
 
+mod behind;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
@@ -29,6 +31,8 @@ use crate::{
     respond::{ApiBody, ApiResponse, SignedIn},
     status::{ApiError, success},
 };
+
+pub use self::behind::Behind;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

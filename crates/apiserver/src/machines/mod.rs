@@ -13,10 +13,10 @@
 pub mod agents;
 mod instance;
 pub mod listing;
-mod origin;
+pub(crate) mod origin;
 mod power;
 mod screen;
-mod streams;
+pub(crate) mod streams;
 mod volumes;
 mod websocket;
 

@@ -112,7 +112,7 @@ fn address_to_dial(instance: &VirtualMachineInstance) -> Result<std::net::IpAddr
 }
 
 /// What proves to the client that its request was understood.
-fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
+pub(crate) fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
     if !says(headers, header::CONNECTION, "upgrade") || !says(headers, header::UPGRADE, "websocket") {
         return Err(ApiError::bad_request("this is a stream, and the request is not for a WebSocket"));
     }

@@ -81,7 +81,7 @@ fn columns(kind: &Kind) -> Cow<'_, [Column]> {
     Cow::Owned(vec![name, created])
 }
 
-fn column_definitions(kind: &Kind) -> Value {
+pub fn column_definitions(kind: &Kind) -> Value {
     let definition = |column: &Column| {
         json!({
             "name": column.name, "type": column.data_type, "format": column.format,
@@ -91,10 +91,14 @@ fn column_definitions(kind: &Kind) -> Value {
     columns(kind).iter().map(definition).collect()
 }
 
+/// The cells of an object's row.
+pub fn cells(kind: &Kind, object: &Value, now: i64) -> Vec<Value> {
+    columns(kind).iter().map(|column| cell(column, object, now)).collect()
+}
+
 fn row(kind: &Kind, object: &CachedObject, include: Include, now: i64) -> Value {
     let value = object.to_value();
-    let cells: Vec<Value> = columns(kind).iter().map(|column| cell(column, &value, now)).collect();
-    let mut row = json!({"cells": cells});
+    let mut row = json!({"cells": cells(kind, &value, now)});
     match include {
         Include::None => {}
         Include::Metadata => row["object"] = partial(&value),

@@ -6,8 +6,9 @@ use k8s_openapi::{api::core::v1::TypedLocalObjectReference, apimachinery::pkg::a
 use serde_json::Value;
 
 use super::{
-    age_column, name_column, text, virtual_machine_backup::validate_machine,
-    virtual_machine_instance::status::Condition, volume_snapshot::without_status,
+    age_column, name_column, text, virtual_machine::run_strategy::RunStrategy,
+    virtual_machine_backup::validate_machine, virtual_machine_instance::status::Condition,
+    volume_snapshot::without_status,
 };
 use crate::{
     field_error::{FieldError, FieldPath},
@@ -20,6 +21,8 @@ use crate::{
 pub const GROUP: &str = "clone.kubevirt.io";
 /// On a machine: the uid of the clone that made it.
 pub const MADE_BY_ANNOTATION: &str = "sheaf.io/made-by";
+/// On a clone: the run strategy of the machine that is made. One without it is made off.
+pub const RUN_STRATEGY_ANNOTATION: &str = "sheaf.io/run-strategy";
 
 root_type! {
     /// Another virtual machine with a copy of the disks.
@@ -112,6 +115,11 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     static UNSUPPORTED: LazyLock<Unsupported> = LazyLock::new(Unsupported::of::<VirtualMachineClone>);
     let mut errors = UNSUPPORTED.refuse(new);
+    let strategy = &new["metadata"]["annotations"][RUN_STRATEGY_ANNOTATION];
+    if !strategy.is_null() && RunStrategy::parse(text(strategy)).is_none() {
+        let at = FieldPath::new("metadata").child("annotations").key(RUN_STRATEGY_ANNOTATION);
+        errors.push(FieldError::invalid(&at, text(strategy), "is not a run strategy"));
+    }
     let spec = &new["spec"];
     errors.extend(validate_machine(&path.child("source"), &spec["source"]));
     if !spec["target"].is_null() {

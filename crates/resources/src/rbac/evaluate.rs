@@ -58,6 +58,20 @@ pub fn name_to_authorize<'a>(verb: &str, name_in_path: &'a str, fields: &'a Fiel
     name_in_path
 }
 
+/// The namespace a request is judged in. A namespace is in itself: whoever has a role in it may be allowed to see it by
+/// that role.
+pub fn namespace_to_authorize<'a>(
+    group: &str,
+    resource: &str,
+    namespace_in_path: &'a str,
+    name: &'a str,
+) -> &'a str {
+    match (group, resource) {
+        ("", "namespaces") => name,
+        _ => namespace_in_path,
+    }
+}
+
 /// Whether a binding's subject means this user. `namespace` is the binding's, and stands in
 /// for the one a service account does not state.
 pub fn subject_is(subject: &Subject, who: &Who<'_>, namespace: &str) -> bool {
@@ -179,6 +193,14 @@ mod tests {
         assert_eq!(name_to_authorize("list", "", &FieldSelector::everything()), "");
         assert_eq!(name_to_authorize("list", "", &FieldSelector::parse("metadata.name=a/b").unwrap()), "");
         assert_eq!(name_to_authorize("get", "db", &one), "db");
+    }
+
+    #[test]
+    fn a_namespace_is_in_itself() {
+        assert_eq!(namespace_to_authorize("", "namespaces", "", "a"), "a");
+        assert_eq!(namespace_to_authorize("", "namespaces", "", ""), "");
+        assert_eq!(namespace_to_authorize("", "secrets", "a", "b"), "a");
+        assert_eq!(namespace_to_authorize("x.io", "namespaces", "a", "b"), "a");
     }
 
     #[test]

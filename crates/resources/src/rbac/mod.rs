@@ -21,7 +21,9 @@ pub use defaults::{cluster_role_bindings, cluster_roles};
 pub use escalation::{
     Uncovered, breakdown, compact, confirm_no_escalation, covers, full_authority, rules_review,
 };
-pub use evaluate::{Attributes, Who, forbidden_message, name_to_authorize, rule_allows, subject_is};
+pub use evaluate::{
+    Attributes, Who, forbidden_message, name_to_authorize, namespace_to_authorize, rule_allows, subject_is,
+};
 pub use policy::{Grant, Policy, RbacKind};
 pub use reconcile::{Reconciled, reconcile_binding, reconcile_role};
 pub(crate) use validation::judged;

@@ -1,0 +1,231 @@
+//! One WebSocket and the subscriptions of its client.
+//!
+//! One task reads and writes, so what is read from watches waits until what was read before is sent. A client that takes
+//! nothing for a while is given up, and so is one that says nothing at all, not even that it is there.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, MissedTickBehavior, interval_at, timeout},
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Message,
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+
+use super::{
+    event::{Wish, ping},
+    subscription::{Said, Subscription},
+};
+use crate::{
+    ApiServer, KUBERNETES_VERSION,
+    steve::{errand::Errands, object::Base, rights::Rights},
+};
+
+/// A wish is a few words.
+const MAX_MESSAGE: usize = 64 * 1024;
+/// Subscriptions of one client at a time.
+const MOST: usize = 200;
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// How often it is asked whether what is watched may still be.
+const RIGHTS_EVERY: Duration = Duration::from_secs(10);
+/// How long a client may take to take a message.
+const SEND_PATIENCE: Duration = Duration::from_secs(30);
+/// A client of whom nothing was heard for so long is gone: it answers pings.
+const SILENCE: Duration = Duration::from_secs(100);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A subscription and what it said, given back together so that it can be asked again.
+type Turn = BoxFuture<'static, (String, u64, Box<Subscription>, Said)>;
+
+pub struct Session {
+    server: ApiServer,
+    errands: Errands,
+    base: Base,
+    rights: Rights,
+    /// The number of each subscription that is under way, by its key. One that was stopped has none, and is let go of
+    /// when it is heard of again.
+    open: BTreeMap<String, u64>,
+    turns: FuturesUnordered<Turn>,
+    next_number: u64,
+}
+
+/// The client is gone, or was given up.
+struct Gone;
+
+impl Session {
+    pub fn new(server: &ApiServer, errands: Errands, base: &Base, rights: &Rights) -> Self {
+        Session {
+            server: server.clone(),
+            errands,
+            base: base.clone(),
+            rights: rights.clone(),
+            open: BTreeMap::new(),
+            turns: FuturesUnordered::new(),
+            next_number: 0,
+        }
+    }
+
+    /// Until the client leaves or the server stops.
+    pub async fn run<C: AsyncRead + AsyncWrite + Unpin>(mut self, client: C) {
+        let config =
+            WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+        let mut socket = WebSocketStream::from_raw_socket(client, Role::Server, Some(config)).await;
+        let mut stopping = self.server.stopping.subscribe();
+        let is_stopping = tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => true,
+            _ = self.serve(&mut socket) => false,
+        };
+        let (code, reason) = match is_stopping {
+            true => (CloseCode::Away, "the server is stopping"),
+            false => (CloseCode::Normal, ""),
+        };
+        let goodbye = async {
+            let _ = socket.close(Some(CloseFrame { code, reason: reason.into() })).await;
+            while let Some(Ok(_)) = socket.next().await {}
+        };
+        let _ = timeout(CLOSE_PATIENCE, goodbye).await;
+    }
+
+    async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        socket: &mut WebSocketStream<C>,
+    ) -> Result<(), Gone> {
+        let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                _ = pings.tick() => {
+                    if heard.elapsed() > SILENCE {
+                        return Err(Gone);
+                    }
+                    send(socket, Message::Ping(Bytes::new())).await?;
+                    say(socket, &ping(KUBERNETES_VERSION)).await?;
+                }
+                message = socket.next() => {
+                    heard = Instant::now();
+                    match message {
+                        Some(Ok(Message::Text(text))) => self.hear(socket, text.as_bytes()).await?,
+                        Some(Ok(Message::Binary(bytes))) => self.hear(socket, &bytes).await?,
+                        Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                        Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
+                    }
+                }
+                Some((key, number, subscription, said)) = self.turns.next(), if !self.turns.is_empty() => {
+                    self.pass_on(socket, key, number, subscription, said).await?;
+                }
+            }
+        }
+    }
+
+    /// What the client asks for.
+    async fn hear<C: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        socket: &mut WebSocketStream<C>,
+        message: &[u8],
+    ) -> Result<(), Gone> {
+        let wish: Wish = match serde_json::from_slice(message) {
+            Ok(wish) => wish,
+            Err(why) => return say(socket, &Wish::default().error(&why.to_string())).await,
+        };
+        let key = wish.key();
+        if wish.stop {
+            return match self.open.remove(&key) {
+                Some(_) => say(socket, &wish.event("resource.stop")).await,
+                None => Ok(()),
+            };
+        }
+        if self.open.contains_key(&key) {
+            return Ok(());
+        }
+        if self.open.len() >= MOST {
+            let why = format!("there are {MOST} subscriptions on this connection already");
+            return say(socket, &wish.error(&why)).await;
+        }
+        let opened =
+            Subscription::open(&self.server, &self.errands, &self.base, &self.rights, wish.clone()).await;
+        match opened {
+            Ok(subscription) => {
+                say(socket, &wish.event("resource.start")).await?;
+                self.next_number += 1;
+                self.open.insert(key.clone(), self.next_number);
+                self.listen(key, self.next_number, Box::new(subscription));
+                Ok(())
+            }
+            Err(why) => {
+                say(socket, &wish.error(why.message())).await?;
+                say(socket, &wish.event("resource.stop")).await
+            }
+        }
+    }
+
+    /// What a subscription said.
+    async fn pass_on<C: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        socket: &mut WebSocketStream<C>,
+        key: String,
+        number: u64,
+        subscription: Box<Subscription>,
+        said: Said,
+    ) -> Result<(), Gone> {
+        // Stopped meanwhile.
+        if self.open.get(&key) != Some(&number) {
+            return Ok(());
+        }
+        match said {
+            Said::Event(event) => {
+                say(socket, &event).await?;
+                self.listen(key, number, subscription);
+            }
+            Said::Over(why) => {
+                self.open.remove(&key);
+                if let Some(why) = why {
+                    say(socket, &subscription.wish.error(&why)).await?;
+                }
+                say(socket, &subscription.wish.event("resource.stop")).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&self, key: String, number: u64, mut subscription: Box<Subscription>) {
+        self.turns.push(Box::pin(async move {
+            let said = loop {
+                match timeout(RIGHTS_EVERY, subscription.next()).await {
+                    Ok(Said::Event(event)) => break Said::Event(event),
+                    Ok(over) => break over,
+                    Err(_) if subscription.is_still_allowed() => {}
+                    Err(_) => break Said::Over(Some("it may no longer be watched".into())),
+                }
+            };
+            (key, number, subscription, said)
+        }));
+    }
+}
+
+async fn say<C: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<C>,
+    event: &Value,
+) -> Result<(), Gone> {
+    send(socket, Message::text(event.to_string())).await
+}
+
+async fn send<C: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<C>,
+    message: Message,
+) -> Result<(), Gone> {
+    match timeout(SEND_PATIENCE, socket.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Gone),
+    }
+}
