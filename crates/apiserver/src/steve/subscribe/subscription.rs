@@ -11,7 +11,7 @@ use super::event::{ONLY_THAT, Wish, name_of};
 use crate::{
     ApiServer,
     registry::Served,
-    request::Verb,
+    request::{ResourceRequest, Verb},
     respond::ApiBody,
     status::ApiError,
     steve::{
@@ -61,7 +61,7 @@ impl Subscription {
         let unknown = || ApiError::unknown(format!("failed to find schema {}", wish.resource_type));
         let served = kinds::find(&catalogue, &wish.resource_type.to_lowercase()).ok_or_else(unknown)?;
         let mut watches = SelectAll::new();
-        for errand in errands_of(&served, rights, &wish)? {
+        for (_, errand) in errands_of(&served, rights, &wish)? {
             watches.push(Lines::of(errands.send(&errand).await?.into_body())?);
         }
         let dresser = Dresser::new(server, &served, base, rights, Chosen::default());
@@ -80,7 +80,11 @@ impl Subscription {
 
     /// Whether its user may still watch what it watches.
     pub fn is_still_allowed(&self) -> bool {
-        errands_of(&self.served, &self.rights, &self.wish).is_ok_and(|errands| errands.len() >= self.begun)
+        let may = |(name, errand): &(String, Errand)| {
+            self.rights.may(&ResourceRequest { name: name.clone(), ..errand.request.clone() })
+        };
+        let errands = errands_of(&self.served, &self.rights, &self.wish);
+        errands.is_ok_and(|errands| errands.len() >= self.begun && errands.iter().all(may))
     }
 
     /// The next thing to say. What was read and not said yet is kept if this is dropped.
@@ -132,8 +136,9 @@ impl Subscription {
     }
 }
 
-/// The watches that a subscription is made of, as far as its user may.
-fn errands_of(served: &Served, rights: &Rights, wish: &Wish) -> Result<Vec<Errand>, ApiError> {
+/// The watches that a subscription is made of, each with the name of the one object it is about, if it is. What its user may
+/// not, the door says.
+fn errands_of(served: &Served, rights: &Rights, wish: &Wish) -> Result<Vec<(String, Errand)>, ApiError> {
     let kind = &served.kind;
     if !kind.verbs.are_kept() {
         return Err(ApiError::unknown(format!("schema {} does not support watching", wish.resource_type)));
@@ -174,16 +179,7 @@ fn errands_of(served: &Served, rights: &Rights, wish: &Wish) -> Result<Vec<Erran
         let errand = request(Verb::Watch, kind, &namespace, "");
         (name, Errand { request: errand, query: query.join("&"), media: "", body: None })
     };
-    let errands: Vec<(String, Errand)> = places.into_iter().map(errand).collect();
-    let may = |(name, errand): &(String, Errand)| {
-        let asked = crate::request::ResourceRequest { name: name.clone(), ..errand.request.clone() };
-        rights.may(&asked)
-    };
-    // One that its user may not is left to the door, which has the words for it.
-    match errands.iter().all(may) || errands.len() == 1 {
-        true => Ok(errands.into_iter().map(|(_, errand)| errand).collect()),
-        false => Err(ApiError::unknown("it may no longer be watched")),
-    }
+    Ok(places.into_iter().map(errand).collect())
 }
 
 /// What a watch says.
