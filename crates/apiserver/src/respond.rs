@@ -156,43 +156,56 @@ pub fn list(head: Bytes, item_head: ItemHead, objects: Vec<Arc<CachedObject>>) -
     with_type(success::OK, "application/json", body)
 }
 
-/// An object with a list of objects at its end, which are made as the client reads.
-pub fn collection(
-    head: &serde_json::Map<String, Value>,
-    field: &str,
-    items: impl Iterator<Item = Bytes> + Send + 'static,
-) -> ApiResponse {
-    let mut text = Value::Object(head.clone()).to_string();
-    text.pop();
-    let comma = if head.is_empty() { "" } else { "," };
-    let mut open = Some(Bytes::from(format!("{text}{comma}\"{field}\":[")));
-    let (mut items, mut first, mut done) = (items, true, false);
-    let mut pieces = std::iter::from_fn(move || {
-        if done {
+/// An object with a list of objects at its end, written out piece by piece.
+pub struct Collection<I> {
+    open: Option<Bytes>,
+    items: I,
+    first: bool,
+    done: bool,
+}
+
+impl<I: Iterator<Item = Bytes>> Collection<I> {
+    pub fn new(head: &serde_json::Map<String, Value>, field: &str, items: I) -> Self {
+        let mut text = Value::Object(head.clone()).to_string();
+        text.pop();
+        let comma = if head.is_empty() { "" } else { "," };
+        let open = Some(Bytes::from(format!("{text}{comma}\"{field}\":[")));
+        Collection { open, items, first: true, done: false }
+    }
+
+    /// Whether there is nothing left to write.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+impl<I: Iterator<Item = Bytes>> Iterator for Collection<I> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.done {
             return None;
         }
         let mut piece = BytesMut::with_capacity(PIECE + 4096);
-        piece.extend_from_slice(&open.take().unwrap_or_default());
+        piece.extend_from_slice(&self.open.take().unwrap_or_default());
         while piece.len() < PIECE {
-            let Some(item) = items.next() else {
+            let Some(item) = self.items.next() else {
                 piece.extend_from_slice(b"]}");
-                done = true;
+                self.done = true;
                 break;
             };
-            if !std::mem::take(&mut first) {
+            if !std::mem::take(&mut self.first) {
                 piece.extend_from_slice(b",");
             }
             piece.extend_from_slice(&item);
         }
         Some(piece.freeze())
-    });
-    let first_piece = pieces.next().unwrap_or_default();
-    // All of it.
-    if first_piece.len() < PIECE {
-        return json_bytes(success::OK, first_piece);
     }
-    let pieces = std::iter::once(first_piece).chain(pieces);
-    with_type(success::OK, "application/json", ApiBody::Stream(Box::pin(futures::stream::iter(pieces))))
+}
+
+/// JSON that is made as the client reads, and may break off.
+pub fn json_pieces(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> ApiResponse {
+    with_type(success::OK, "application/json", ApiBody::Passed(Box::pin(pieces)))
 }
 
 struct ListPieces {
@@ -294,6 +307,21 @@ impl Warnings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_collection_is_the_same_however_many_pieces_it_has() {
+        for (count, size) in [(0, 1), (1, 1), (3, 10), (50, 9000)] {
+            let items: Vec<Value> =
+                (0..count).map(|n| Value::String(format!("{n}{}", "x".repeat(size)))).collect();
+            let encoded = items.clone().into_iter().map(|item| Bytes::from(item.to_string()));
+            let head = serde_json::Map::from_iter([("type".to_owned(), Value::from("collection"))]);
+            let mut pieces = Collection::new(&head, "data", encoded);
+            let whole: Vec<u8> = pieces.by_ref().flatten().collect();
+            assert!(pieces.is_done());
+            let read: Value = serde_json::from_slice(&whole).unwrap();
+            assert_eq!(read, serde_json::json!({"type": "collection", "data": items}));
+        }
+    }
 
     #[test]
     fn no_more_warnings_are_kept_than_are_sent() {

@@ -66,6 +66,11 @@ impl Authorizer {
         self.held_by(user).rules_in(namespace)
     }
 
+    /// The namespaces in which roles give the user anything beside what they give everywhere, in order.
+    pub fn namespaces_of(&self, user: &User) -> Vec<String> {
+        self.held_by(user).namespaces().map(str::to_owned).collect()
+    }
+
     /// What could not be found out about the user's rules: bindings to roles that are not there.
     pub fn unknown_for(&self, user: &User, namespace: &str) -> Option<String> {
         self.held_by(user).unknown_in(namespace)

@@ -194,6 +194,11 @@ impl Held {
             .collect()
     }
 
+    /// The namespaces in which anything is held, in order.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.by_namespace.keys().map(String::as_str)
+    }
+
     /// What could not be found out on the way, each thing once.
     pub(super) fn unknown_in(&self, namespace: &str) -> Option<String> {
         let mut said: Vec<String> = Vec::new();

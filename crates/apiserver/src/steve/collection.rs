@@ -5,10 +5,11 @@
 //!
 //! What is shown is dressed while it is written out, so that a large collection is not held as one.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use http::request::Parts;
 use serde_json::{Map, Value, json};
 
@@ -30,16 +31,38 @@ use crate::{
     ApiServer,
     audit::Trail,
     cache::object::CachedObject,
+    fairness::queues::Seat,
+    identity::User,
     request::{Query, ResourceRequest, Verb},
     respond::{self, ApiResponse, Warnings},
     rest::{Call, get::shown, list::Listed, options::limit, selection::Selection},
-    status::ApiError,
+    status::{ApiError, success},
 };
 
 /// So many objects are found at most, unless another number is asked for.
 const MOST: usize = 100_000;
 /// How a token of ours begins: those of the Kubernetes API never do.
 const TOKEN: &str = "after.";
+
+/// What is to be listed.
+struct Wanted {
+    query: Query,
+    reach: Reach,
+    most: usize,
+}
+
+/// Who is shown what is written out later.
+struct Reader {
+    server: ApiServer,
+    user: Arc<User>,
+    in_process: bool,
+}
+
+impl Reader {
+    async fn seat(&self) -> Result<Option<Seat>, ApiError> {
+        self.server.seat_for_path(&self.user, self.in_process, "/v1").await
+    }
+}
 
 /// What was found, before it is chosen from.
 struct Found {
@@ -59,7 +82,11 @@ impl ApiServer {
         trail.about(&request(Verb::List, kind, &ask.named.namespace, ""));
         let (filters, sort) = (Filters::read(ask.query)?, Sort::read(ask.query)?);
         let (paging, projects) = (Paging::read(ask.query)?, Projects::read(ask.query));
-        let found = self.find_all(parts, ask, trail).await?;
+        let wanted = self.wanted(ask, trail)?;
+        // Held for as long as there is work: what is shown later has seats of its own.
+        let list = request(Verb::List, kind, &ask.named.namespace, "");
+        let seat = self.seat_for(ask.user, trail.in_process, &list, &wanted.query, 0).await?;
+        let found = self.find_all(parts, ask, wanted, seat.as_ref()).await?;
         let dresser = Dresser::new(self, &ask.served, &ask.base, &ask.rights, Chosen::read(ask.query));
         let mut objects = found.objects;
         if let Some(projects) = projects {
@@ -97,7 +124,21 @@ impl ApiServer {
             let dressed = dresser.dressed(shown(&served.kind, &object));
             Bytes::from(dressed.to_string())
         });
-        Ok(respond::collection(&head, "data", items))
+        let mut pieces = respond::Collection::new(&head, "data", items);
+        let first = pieces.next().unwrap_or_default();
+        if pieces.is_done() {
+            return Ok(respond::json_bytes(success::OK, first));
+        }
+        let reader = Reader { server: self.clone(), user: ask.user.clone(), in_process: trail.in_process };
+        let rest = stream::unfold(Some((pieces, reader)), |state| async move {
+            let (mut pieces, reader) = state?;
+            // Nothing is left to say it with but the end.
+            match reader.seat().await {
+                Ok(_seat) => pieces.next().map(|piece| (Ok(piece), Some((pieces, reader)))),
+                Err(why) => Some((Err(io::Error::other(why)), None)),
+            }
+        });
+        Ok(respond::json_pieces(stream::once(async { Ok(first) }).chain(rest)))
     }
 
     /// What is said of a collection beside its objects.
@@ -133,8 +174,8 @@ impl ApiServer {
         }
     }
 
-    /// All that the reader may list of what was asked for.
-    async fn find_all(&self, parts: &Parts, ask: &Ask<'_>, trail: &mut Trail) -> Result<Found, ApiError> {
+    /// What its reader may list of what was asked for; whoever may nothing is told so, in the words of the API.
+    fn wanted(&self, ask: &Ask<'_>, trail: &mut Trail) -> Result<Wanted, ApiError> {
         let kind = &ask.served.kind;
         let namespace = ask.named.namespace.as_str();
         let most = match limit(ask.query)? {
@@ -142,82 +183,80 @@ impl ApiServer {
             0 => MOST,
             most => most,
         };
-        let everything = request(Verb::List, kind, namespace, "");
         let reach = match namespace.is_empty() {
             true => ask.rights.reach(Verb::List, kind),
             false => Reach::Everywhere,
         };
-        match reach {
-            Reach::Everywhere => {
-                let query = self.query_of(ask, Some(most).filter(|most| *most != usize::MAX));
-                let page = self.page(parts, ask, &everything, &query, Some(trail)).await?;
-                let next = page.next.map(|next| next.encode()).unwrap_or_default();
-                Ok(Found { objects: page.objects, revision: page.revision, next })
+        let one = match &reach {
+            Reach::Namespaces(namespaces) => namespaces.first().map(String::as_str),
+            Reach::Names(names) if !names.is_empty() => None,
+            Reach::Everywhere | Reach::Names(_) => Some(namespace),
+        };
+        // One decision stands for all of the same sort.
+        match (&reach, one) {
+            (Reach::Names(names), None) => {
+                let first = names.first().map(String::as_str).unwrap_or_default();
+                self.authorize_and_note(ask.user, &request(Verb::Get, kind, "", first), ask.query, trail)?;
             }
-            // Nowhere at all: the one who asked is told what they may not, in the words of the API.
-            nowhere if nowhere.is_nowhere() => {
-                self.authorize_and_note(ask.user, &everything, ask.query, trail)?;
-                Err(ApiError::method_not_allowed())
-            }
-            Reach::Namespaces(namespaces) => {
-                let query = self.query_of(ask, None);
-                let (mut objects, mut revision) = (Vec::new(), 0);
-                for (n, namespace) in namespaces.iter().enumerate() {
-                    let list = request(Verb::List, kind, namespace, "");
-                    // One decision stands for all: they are of the same sort.
-                    let note = (n == 0).then_some(&mut *trail);
-                    let page = self.page(parts, ask, &list, &query, note).await?;
-                    revision = page.revision;
-                    objects.extend(page.objects);
-                }
-                cut(objects, revision, most, ask.query)
-            }
-            Reach::Names(names) => {
-                let query = self.query_of(ask, None);
-                let seat = self.seat_for(ask.user, trail.in_process, &everything, &query, 0).await?;
-                let warnings = Warnings::default();
-                let (mut objects, mut revision) = (Vec::new(), 0);
-                for name in names {
-                    let get = request(Verb::Get, kind, "", &name);
-                    self.authorize_and_note(ask.user, &get, &query, trail)?;
-                    let call = Call {
-                        served: &ask.served,
-                        request: &everything,
-                        query: &query,
-                        headers: &parts.headers,
-                        body: Bytes::new(),
-                        user: ask.user,
-                        seat: seat.as_ref(),
-                        warnings: &warnings,
-                    };
-                    let selection = Selection::parse(&query, kind)?.and_name(&name);
-                    let page = self.list_page(&call, &selection).await?;
-                    revision = page.revision;
-                    objects.extend(page.objects);
-                }
-                cut(objects, revision, most, ask.query)
+            (_, one) => {
+                let list = request(Verb::List, kind, one.unwrap_or_default(), "");
+                self.authorize_and_note(ask.user, &list, ask.query, trail)?;
             }
         }
+        if !kind.verbs.are_kept() {
+            return Err(ApiError::method_not_allowed());
+        }
+        let limit = Some(most).filter(|most| reach == Reach::Everywhere && *most != usize::MAX);
+        Ok(Wanted { query: query_of(ask, limit), reach, most })
     }
 
-    /// One list of the Kubernetes API, as it is before it is written out.
+    async fn find_all(
+        &self,
+        parts: &Parts,
+        ask: &Ask<'_>,
+        wanted: Wanted,
+        seat: Option<&Seat>,
+    ) -> Result<Found, ApiError> {
+        let kind = &ask.served.kind;
+        let Wanted { query, reach, most } = wanted;
+        // Which requests, and each about which name alone.
+        let requests: Vec<(ResourceRequest, Option<String>)> = match reach {
+            Reach::Everywhere => {
+                let list = request(Verb::List, kind, &ask.named.namespace, "");
+                let page = self.page(parts, ask, &list, &query, (None, seat)).await?;
+                let next = page.next.map(|next| next.encode()).unwrap_or_default();
+                return Ok(Found { objects: page.objects, revision: page.revision, next });
+            }
+            Reach::Namespaces(namespaces) => {
+                namespaces.iter().map(|namespace| (request(Verb::List, kind, namespace, ""), None)).collect()
+            }
+            Reach::Names(names) => {
+                names.into_iter().map(|name| (request(Verb::List, kind, "", ""), Some(name))).collect()
+            }
+        };
+        let (mut objects, mut revision) = (Vec::new(), 0);
+        for (list, name) in requests {
+            let asked = match &name {
+                Some(name) => request(Verb::Get, kind, "", name),
+                None => list.clone(),
+            };
+            self.authorize_resource(ask.user, &asked, &query)?;
+            let page = self.page(parts, ask, &list, &query, (name.as_deref(), seat)).await?;
+            revision = page.revision;
+            objects.extend(page.objects);
+        }
+        cut(objects, revision, most, ask.query)
+    }
+
+    /// One list of the Kubernetes API, as it is before it is written out. That it may be made is known.
     async fn page(
         &self,
         parts: &Parts,
         ask: &Ask<'_>,
         list: &ResourceRequest,
         query: &Query,
-        trail: Option<&mut Trail>,
+        (name, seat): (Option<&str>, Option<&Seat>),
     ) -> Result<Listed, ApiError> {
-        let in_process = trail.as_ref().is_some_and(|trail| trail.in_process);
-        match trail {
-            Some(trail) => self.authorize_and_note(ask.user, list, query, trail)?,
-            None => self.authorize_resource(ask.user, list, query)?,
-        }
-        if !ask.served.kind.verbs.are_kept() {
-            return Err(ApiError::method_not_allowed());
-        }
-        let seat = self.seat_for(ask.user, in_process, list, query, 0).await?;
         let warnings = Warnings::default();
         let call = Call {
             served: &ask.served,
@@ -226,33 +265,36 @@ impl ApiServer {
             headers: &parts.headers,
             body: Bytes::new(),
             user: ask.user,
-            seat: seat.as_ref(),
+            seat,
             warnings: &warnings,
         };
-        let selection = Selection::parse(query, &ask.served.kind)?;
+        let mut selection = Selection::parse(query, &ask.served.kind)?;
+        if let Some(name) = name {
+            selection = selection.and_name(name);
+        }
         self.list_page(&call, &selection).await
     }
+}
 
-    /// The query of the request that the Kubernetes API gets.
-    fn query_of(&self, ask: &Ask<'_>, most: Option<usize>) -> Query {
-        let mut pairs = Vec::new();
-        for key in ["labelSelector", "fieldSelector"] {
-            if let Some(value) = ask.query.get(key) {
-                pairs.push(format!("{key}={}", encoded(value)));
-            }
+/// The query of the request that the Kubernetes API gets.
+fn query_of(ask: &Ask<'_>, most: Option<usize>) -> Query {
+    let mut pairs = Vec::new();
+    for key in ["labelSelector", "fieldSelector"] {
+        if let Some(value) = ask.query.get(key) {
+            pairs.push(format!("{key}={}", encoded(value)));
         }
-        match (most, ask.query.get("continue")) {
-            (Some(most), Some(token)) => pairs.push(format!("limit={most}&continue={}", encoded(token))),
-            (Some(most), None) => pairs.push(format!("limit={most}")),
-            // Of several lists, what was shown is left out afterwards.
-            (None, _) => {}
-        }
-        // A page that belongs to one that was shown before is of the same moment.
-        if let (Some(revision), None) = (ask.query.get("revision"), ask.query.get("continue")) {
-            pairs.push(format!("resourceVersion={}&resourceVersionMatch=Exact", encoded(revision)));
-        }
-        Query::parse(Some(&pairs.join("&")))
     }
+    match (most, ask.query.get("continue")) {
+        (Some(most), Some(token)) => pairs.push(format!("limit={most}&continue={}", encoded(token))),
+        (Some(most), None) => pairs.push(format!("limit={most}")),
+        // Of several lists, what was shown is left out afterwards.
+        (None, _) => {}
+    }
+    // A page that belongs to one that was shown before is of the same moment.
+    if let (Some(revision), None) = (ask.query.get("revision"), ask.query.get("continue")) {
+        pairs.push(format!("resourceVersion={}&resourceVersionMatch=Exact", encoded(revision)));
+    }
+    Query::parse(Some(&pairs.join("&")))
 }
 
 fn is_in(projects: &Projects, look: &Look, namespace: &str) -> bool {

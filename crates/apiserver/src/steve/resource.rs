@@ -58,12 +58,15 @@ impl ApiServer {
         };
         let kind = &ask.served.kind;
         let mut asked = request(verb, kind, &ask.named.namespace, &ask.named.name);
+        trail.about(&asked);
         let body = match verb {
             Verb::Create | Verb::Update | Verb::Patch => {
                 let sent = self.take_body(ask, body, trail).await?;
                 self.as_the_api_takes_it(parts, ask, &mut asked, &sent)?
             }
             Verb::Delete => {
+                // Who may not delete it changes nothing of it either.
+                self.authorize_and_note(ask.user, &asked, &Query::default(), trail)?;
                 self.before_delete(ask, trail).await?;
                 Bytes::new()
             }

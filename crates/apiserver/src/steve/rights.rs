@@ -9,7 +9,6 @@ use sheaf_resources::{
 
 use crate::{
     ApiServer,
-    cache::Resource,
     identity::User,
     request::{ResourceRequest, Verb},
 };
@@ -112,24 +111,18 @@ impl Rights {
         }
         if kind.namespaced() {
             let allowed = |namespace: &String| self.may_to(verb, kind, namespace, "");
-            return Reach::Namespaces(self.namespaces().into_iter().filter(allowed).collect());
+            return Reach::Namespaces(
+                self.server.authorizer.namespaces_of(&self.user).into_iter().filter(allowed).collect(),
+            );
         }
         let names = match (kind.group.as_str(), kind.plural.as_str()) {
-            ("", "namespaces") => self.namespaces(),
+            ("", "namespaces") => self.server.authorizer.namespaces_of(&self.user),
             _ => Vec::new(),
         };
         let names: BTreeSet<String> = names.into_iter().chain(self.names_in_rules(kind)).collect();
         // What may be read one by one may be shown together.
         let each = if verb == Verb::List { Verb::Get } else { verb };
         Reach::Names(names.into_iter().filter(|name| self.may_to(each, kind, "", name)).collect())
-    }
-
-    /// The namespaces in which somebody may do more than everywhere, in order.
-    fn namespaces(&self) -> Vec<String> {
-        let everywhere = self.server.authorizer.rules_for(&self.user, "").len();
-        let all = self.server.cache.snapshot(&Resource::new("", "namespaces")).0;
-        let names = all.values().map(|namespace| namespace.name().to_owned());
-        names.filter(|name| self.server.authorizer.rules_for(&self.user, name).len() > everywhere).collect()
     }
 
     /// The names that rules about a kind without namespaces say.

@@ -23,8 +23,11 @@ use crate::{
     status::{ApiError, success},
 };
 
-/// Types of the facade's own.
-const OWN: [(&str, &str, &[(&str, &str)]); 5] = [
+/// The fields of a type, and the type of each.
+type Fields = [(&'static str, &'static str)];
+
+/// Types of the facade's own: id, plural, fields.
+const OWN: [(&str, &str, &Fields); 5] = [
     ("apiRoot", "apiRoots", &[]),
     ("collection", "", &[("data", "array[json]"), ("resourceType", "string"), ("revision", "string")]),
     ("error", "", &[("code", "string"), ("message", "string"), ("status", "int"), ("type", "string")]),

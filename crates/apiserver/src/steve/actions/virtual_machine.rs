@@ -168,7 +168,7 @@ impl ResourceActions for VirtualMachines {
             Offer::Pause => subresource(call, VMIS, "pause", json!({})).await,
             Offer::Unpause => subresource(call, VMIS, "unpause", json!({})).await,
             Offer::SoftReboot => subresource(call, VMIS, "softreboot", json!({})).await,
-            Offer::Stop => change(call, |vm| halt(vm)).await,
+            Offer::Stop => change(call, halt).await,
             Offer::EjectCdRom => eject_cd_rom(call).await,
             Offer::InsertCdRomVolume => insert_cd_rom_volume(call).await,
             Offer::EjectCdRomVolume => eject_cd_rom_volume(call).await,

@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 
 use super::{
     event::{Wish, ping},
-    subscription::{Said, Subscription},
+    subscription::{RIGHTS_EVERY, Said, Subscription},
 };
 use crate::{
     ApiServer, KUBERNETES_VERSION,
@@ -34,8 +34,6 @@ const MAX_MESSAGE: usize = 64 * 1024;
 /// Subscriptions of one client at a time.
 const MOST: usize = 200;
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// How often it is asked whether what is watched may still be.
-const RIGHTS_EVERY: Duration = Duration::from_secs(10);
 /// How long a client may take to take a message.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);
 /// A client of whom nothing was heard for so long is gone: it answers pings.
@@ -201,11 +199,11 @@ impl Session {
     fn listen(&self, key: String, number: u64, mut subscription: Box<Subscription>) {
         self.turns.push(Box::pin(async move {
             let said = loop {
-                match timeout(RIGHTS_EVERY, subscription.next()).await {
-                    Ok(Said::Event(event)) => break Said::Event(event),
-                    Ok(over) => break over,
-                    Err(_) if subscription.is_still_allowed() => {}
-                    Err(_) => break Said::Over(Some("it may no longer be watched".into())),
+                if !subscription.is_still_allowed() {
+                    break Said::Over(Some("it may no longer be watched".into()));
+                }
+                if let Ok(said) = timeout(RIGHTS_EVERY, subscription.next()).await {
+                    break said;
                 }
             };
             (key, number, subscription, said)

@@ -1,6 +1,6 @@
 //! One subscription: the watches behind it, and their events in the facade's words.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream::SelectAll};
@@ -22,6 +22,8 @@ use crate::{
     },
 };
 
+/// How often it is asked whether what is watched may still be.
+pub const RIGHTS_EVERY: Duration = Duration::from_secs(10);
 /// So many namespaces are watched for one subscription at most.
 const MOST_WATCHES: usize = 256;
 
@@ -47,6 +49,8 @@ pub struct Subscription {
     /// When it last said that something changed, of one that says no more.
     silent_until: Option<Instant>,
     changed: bool,
+    /// When its rights are looked at again.
+    allowed_until: Instant,
 }
 
 impl Subscription {
@@ -75,11 +79,17 @@ impl Subscription {
             waiting: VecDeque::new(),
             silent_until: None,
             changed: false,
+            allowed_until: Instant::now() + RIGHTS_EVERY,
         })
     }
 
-    /// Whether its user may still watch what it watches.
-    pub fn is_still_allowed(&self) -> bool {
+    /// Whether its user may still watch what it watches. Looked at again once in a while only: that is a look at all of
+    /// their rights.
+    pub fn is_still_allowed(&mut self) -> bool {
+        if self.allowed_until > Instant::now() {
+            return true;
+        }
+        self.allowed_until = Instant::now() + RIGHTS_EVERY;
         let may = |(name, errand): &(String, Errand)| {
             self.rights.may(&ResourceRequest { name: name.clone(), ..errand.request.clone() })
         };
