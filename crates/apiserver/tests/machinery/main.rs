@@ -15,6 +15,7 @@ mod custom_resources;
 mod deleting;
 mod downloading;
 mod facade;
+mod facade_doors;
 mod fairness;
 mod house;
 mod image_use;
