@@ -135,7 +135,8 @@ impl ApiServer {
                     return self.answer_image(parts, body, query, &image, &user, trail).await;
                 }
                 if let Some(address) = steve::address::read(path, query) {
-                    return self.answer_steve(parts, body, query, &address, &user, trail).await;
+                    // Boxed, because what it does may be a whole request again, and stacks are short.
+                    return Box::pin(self.answer_steve(parts, body, query, &address, &user, trail)).await;
                 }
                 self.authorize_path(&user, parts.method.as_str(), path, trail)?;
                 let _seat = self.seat_for_path(&user, trail.in_process, path).await?;

@@ -109,7 +109,8 @@ impl Errands {
         let body = Full::new(body);
         let asking =
             self.server.answer_request(&mut parts, body, &query, &errand.request, &self.user, &mut trail);
-        match asking.await {
+        // Boxed: it is a whole request within another.
+        match Box::pin(asking).await {
             Ok(response) => Ok(trail.finish(&self.server, response, None).await),
             Err(why) => {
                 trail.finish(&self.server, respond::error(&why), Some(&why)).await;

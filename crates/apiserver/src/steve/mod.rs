@@ -88,14 +88,16 @@ impl ApiServer {
         let named = address.named(served.kind.namespaced()).ok_or_else(unknown)?;
         let ask = Ask { served, named, query, base, rights, user };
         if let (Some(action), &Method::POST) = (&address.action, &parts.method) {
-            return self.answer_action(parts, body, &ask, action, trail).await;
+            return Box::pin(self.answer_action(parts, body, &ask, action, trail)).await;
         }
         if !ask.named.link.is_empty() {
-            return self.answer_link(parts, &ask, trail).await;
+            return Box::pin(self.answer_link(parts, &ask, trail)).await;
         }
         match (&parts.method, ask.named.name.is_empty()) {
-            (&Method::GET | &Method::HEAD, true) => self.answer_collection(parts, &ask, trail).await,
-            (_, _) => self.answer_object(parts, body, &ask, trail).await,
+            (&Method::GET | &Method::HEAD, true) => {
+                Box::pin(self.answer_collection(parts, &ask, trail)).await
+            }
+            (_, _) => Box::pin(self.answer_object(parts, body, &ask, trail)).await,
         }
     }
 

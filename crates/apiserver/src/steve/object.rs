@@ -150,6 +150,11 @@ impl Dresser {
         }
     }
 
+    /// The same, for another moment: what this one saw around its objects it does not know.
+    pub fn anew(&self) -> Self {
+        Dresser { look: Arc::new(Look::new(&self.server, &self.rights)), ..self.clone() }
+    }
+
     /// Adds what lists are filtered and sorted by.
     pub fn describe(&self, object: &mut Value) {
         let now = self.server.world.clock.since_epoch().as_secs() as i64;

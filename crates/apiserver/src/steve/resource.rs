@@ -76,7 +76,8 @@ impl ApiServer {
         let format = negotiate::format(&parts.headers)?;
         parts.headers.insert(header::ACCEPT, HeaderValue::from_static(JSON));
         let query = passed_on(ask.query);
-        let answer = self.answer_request(parts, Full::new(body), &query, &asked, ask.user, trail).await?;
+        let asking = self.answer_request(parts, Full::new(body), &query, &asked, ask.user, trail);
+        let answer = Box::pin(asking).await?;
         let (code, warnings) =
             (answer.status(), answer.headers().get_all(header::WARNING).iter().cloned().collect::<Vec<_>>());
         if !code.is_success() {
@@ -273,9 +274,9 @@ impl ApiServer {
     async fn object_of(&self, ask: &Ask<'_>, trail: &mut Trail) -> Result<Value, ApiError> {
         let get = request(Verb::Get, &ask.served.kind, &ask.named.namespace, &ask.named.name);
         let (mut parts, ()) = http::Request::new(()).into_parts();
-        let answer = self
-            .answer_request(&mut parts, Full::new(Bytes::new()), &Query::default(), &get, ask.user, trail)
-            .await?;
+        let (nothing, query) = (Full::new(Bytes::new()), Query::default());
+        let asking = self.answer_request(&mut parts, nothing, &query, &get, ask.user, trail);
+        let answer = Box::pin(asking).await?;
         if !answer.status().is_success() {
             return Err(ApiError::unknown("there is no such object"));
         }

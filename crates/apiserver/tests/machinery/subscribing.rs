@@ -189,6 +189,11 @@ async fn who_may_watch_one_namespace_is_told_of_that_and_no_more_and_no_longer()
             .ok();
     }
     assert_eq!(client.told().await, "resource.create team/m");
+    client.ask(json!({"resourceType": "namespaces"})).await;
+    assert_eq!(client.told().await, "resource.start -");
+    assert_eq!(client.told().await, "resource.create team", "of namespaces, theirs");
+    client.ask(json!({"resourceType": "namespaces", "stop": true})).await;
+    assert_eq!(client.told().await, "resource.stop -");
     // A right that is taken away ends what rested on it.
     house
         .delete("/apis/rbac.authorization.k8s.io/v1/namespaces/team/rolebindings/jo-system:aggregate-to-view")

@@ -1,6 +1,6 @@
 //! What can be done with objects beyond reading and writing them: `POST ...?action=NAME` and `GET ...?link=NAME`.
 //!
-//! Each resource that has any has a file here with a [`ResourceActions`], and a line in [`of`]. Which of them make sense as
+//! Each resource that has any has a file here with a [`ResourceActions`], and a line in `ALL`. Which of them make sense as
 //! an object stands is decided in the planner; this is the frame around it:
 //!
 //! ```text
@@ -121,18 +121,19 @@ pub trait ResourceActions: Send + Sync {
     }
 }
 
+/// Every resource that has any, by the group and plural of its kind.
+static ALL: &[(&str, &str, &dyn ResourceActions)] =
+    &[("kubevirt.io", "virtualmachines", &virtual_machine::VirtualMachines)];
+
 /// What can be done with the objects of a kind.
 pub fn of(kind: &Kind) -> Option<&'static dyn ResourceActions> {
-    Some(match (kind.group.as_str(), kind.plural.as_str()) {
-        ("kubevirt.io", "virtualmachines") => &virtual_machine::VirtualMachines,
-        _ => return None,
-    })
+    let is_of = |(group, plural, _): &&(&str, &str, _)| *group == kind.group && *plural == kind.plural;
+    ALL.iter().find(is_of).map(|(_, _, actions)| *actions)
 }
 
-/// Every resource that has actions, by the group and plural of its kind: for schemas of what they are sent.
+/// What all actions are sent.
 pub fn inputs() -> impl Iterator<Item = Input> {
-    let all: [&'static dyn ResourceActions; 1] = [&virtual_machine::VirtualMachines];
-    let actions = all.into_iter().flat_map(|one| one.of_object().iter().chain(one.of_collection()));
+    let actions = ALL.iter().flat_map(|(_, _, one)| one.of_object().iter().chain(one.of_collection()));
     actions.filter_map(|action| action.input)
 }
 
@@ -184,10 +185,13 @@ mod tests {
 
     #[test]
     fn every_action_has_a_name_of_its_own_and_says_what_it_needs() {
-        let actions = virtual_machine::VirtualMachines.of_object();
-        for (n, action) in actions.iter().enumerate() {
-            assert!(!action.needs.is_empty(), "{}", action.name);
-            assert!(!actions[..n].iter().any(|other| other.name == action.name), "{}", action.name);
+        for (_, _, one) in ALL {
+            for actions in [one.of_object(), one.of_collection()] {
+                for (n, action) in actions.iter().enumerate() {
+                    assert!(!action.needs.is_empty(), "{}", action.name);
+                    assert!(!actions[..n].iter().any(|other| other.name == action.name), "{}", action.name);
+                }
+            }
         }
     }
 }

@@ -169,25 +169,25 @@ impl ResourceActions for VirtualMachines {
             Offer::Unpause => subresource(call, VMIS, "unpause", json!({})).await,
             Offer::SoftReboot => subresource(call, VMIS, "softreboot", json!({})).await,
             Offer::Stop => change(call, halt).await,
-            Offer::EjectCdRom => eject_cd_rom(call).await,
-            Offer::InsertCdRomVolume => insert_cd_rom_volume(call).await,
-            Offer::EjectCdRomVolume => eject_cd_rom_volume(call).await,
-            Offer::AddVolume => add_volume(call).await,
-            Offer::RemoveVolume => remove_volume(call).await,
+            Offer::EjectCdRom => Box::pin(eject_cd_rom(call)).await,
+            Offer::InsertCdRomVolume => Box::pin(insert_cd_rom_volume(call)).await,
+            Offer::EjectCdRomVolume => Box::pin(eject_cd_rom_volume(call)).await,
+            Offer::AddVolume => Box::pin(add_volume(call)).await,
+            Offer::RemoveVolume => Box::pin(remove_volume(call)).await,
             Offer::AddNic => {
                 let (name, network) = (call.required("interfaceName")?, call.required("networkName")?);
                 let address = call.text("macAddress")?;
                 change(call, |vm| edits::add_nic(vm, name, network, address)).await
             }
-            Offer::RemoveNic => remove_nic(call).await,
+            Offer::RemoveNic => Box::pin(remove_nic(call)).await,
             Offer::FindHotunpluggableNics => {
                 let vm: VirtualMachine = typed(call.object)?;
                 Ok(Outcome::Answer(json!({"interfaces": offered::hot_unpluggable(&vm)})))
             }
-            Offer::CpuAndMemoryHotplug => grow(call).await,
-            Offer::Clone => clone(call).await,
+            Offer::CpuAndMemoryHotplug => Box::pin(grow(call)).await,
+            Offer::Clone => Box::pin(clone(call)).await,
             Offer::Snapshot => Ok(Outcome::Done),
-            Offer::Restore => restore(call).await,
+            Offer::Restore => Box::pin(restore(call)).await,
             Offer::DismissInsufficientResourceQuota => {
                 let dismiss = |vm: &mut Value| {
                     if let Some(Value::Object(annotations)) = vm.pointer_mut("/metadata/annotations") {

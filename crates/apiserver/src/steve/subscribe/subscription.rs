@@ -11,7 +11,7 @@ use super::event::{ONLY_THAT, Wish, name_of};
 use crate::{
     ApiServer,
     registry::Served,
-    request::{ResourceRequest, Verb},
+    request::Verb,
     respond::ApiBody,
     status::ApiError,
     steve::{
@@ -65,7 +65,7 @@ impl Subscription {
         let unknown = || ApiError::unknown(format!("failed to find schema {}", wish.resource_type));
         let served = kinds::find(&catalogue, &wish.resource_type.to_lowercase()).ok_or_else(unknown)?;
         let mut watches = SelectAll::new();
-        for (_, errand) in errands_of(&served, rights, &wish)? {
+        for errand in errands_of(&served, rights, &wish)? {
             watches.push(Lines::of(errands.send(&errand).await?.into_body())?);
         }
         let dresser = Dresser::new(server, &served, base, rights, Chosen::default());
@@ -90,10 +90,8 @@ impl Subscription {
             return true;
         }
         self.allowed_until = Instant::now() + RIGHTS_EVERY;
-        let may = |(name, errand): &(String, Errand)| {
-            self.rights.may(&ResourceRequest { name: name.clone(), ..errand.request.clone() })
-        };
         let errands = errands_of(&self.served, &self.rights, &self.wish);
+        let may = |errand: &Errand| self.rights.may(&errand.request);
         errands.is_ok_and(|errands| errands.len() >= self.begun && errands.iter().all(may))
     }
 
@@ -135,7 +133,8 @@ impl Subscription {
         }
         let mut event = self.wish.event(name);
         event["revision"] = object["metadata"]["resourceVersion"].clone();
-        event["data"] = self.dresser.dressed(object);
+        // Each is seen as things stand when it is told.
+        event["data"] = self.dresser.anew().dressed(object);
         self.waiting.push_back(event);
     }
 
@@ -146,9 +145,8 @@ impl Subscription {
     }
 }
 
-/// The watches that a subscription is made of, each with the name of the one object it is about, if it is. What its user may
-/// not, the door says.
-fn errands_of(served: &Served, rights: &Rights, wish: &Wish) -> Result<Vec<(String, Errand)>, ApiError> {
+/// The watches that a subscription is made of. What its user may not, the door says.
+fn errands_of(served: &Served, rights: &Rights, wish: &Wish) -> Result<Vec<Errand>, ApiError> {
     let kind = &served.kind;
     if !kind.verbs.are_kept() {
         return Err(ApiError::unknown(format!("schema {} does not support watching", wish.resource_type)));
@@ -183,11 +181,9 @@ fn errands_of(served: &Served, rights: &Rights, wish: &Wish) -> Result<Vec<(Stri
         if !wish.selector.is_empty() {
             query.push(format!("labelSelector={}", encoded(&wish.selector)));
         }
-        if !name.is_empty() {
-            query.push(format!("fieldSelector={}", encoded(&format!("metadata.name={name}"))));
-        }
-        let errand = request(Verb::Watch, kind, &namespace, "");
-        (name, Errand { request: errand, query: query.join("&"), media: "", body: None })
+        // One object is watched at its own address: who may see nothing but it may do that.
+        let request = request(Verb::Watch, kind, &namespace, &name);
+        Errand { request, query: query.join("&"), media: "", body: None }
     };
     Ok(places.into_iter().map(errand).collect())
 }
