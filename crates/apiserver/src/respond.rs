@@ -95,6 +95,16 @@ pub fn text(code: StatusCode, body: impl Into<Bytes>) -> ApiResponse {
     with_type(code, "text/plain; charset=utf-8", ApiBody::Full(Some(body.into())))
 }
 
+/// A file to be kept under a name, which must be one that can stand between quotes in a header.
+pub fn attachment(name: &str, content: &[u8]) -> ApiResponse {
+    let mut response =
+        bytes_of_type(success::OK, "application/octet-stream", Bytes::copy_from_slice(content));
+    if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
+    }
+    response
+}
+
 pub fn bytes_of_type(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> ApiResponse {
     with_type(code, content_type, ApiBody::Full(Some(body.into())))
 }

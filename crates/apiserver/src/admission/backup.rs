@@ -78,6 +78,11 @@ impl ApiServer {
         })
     }
 
+    /// Of which class snapshots of the claim's volume are, if somebody takes any.
+    pub(crate) fn snapshot_class_of(&self, claim: &Value) -> Option<String> {
+        self.snapshot_classes().remove(&self.driver_of(claim))
+    }
+
     /// Who keeps what is claimed.
     fn driver_of(&self, claim: &Value) -> String {
         let class = text(&claim["spec"]["storageClassName"]);
@@ -269,7 +274,7 @@ impl ApiServer {
         self.find(machines::GROUP, machines::MACHINES, namespace, name)
     }
 
-    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub(crate) fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let found = self.cache.get(&Resource::new(group, plural), &place(namespace, name));
         found.map(|object| object.to_value())
     }

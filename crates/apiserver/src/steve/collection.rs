@@ -152,12 +152,14 @@ impl ApiServer {
         };
         let asked = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let mut create_types = Map::new();
-        if !ask.rights.reach(Verb::Create, kind).is_nowhere() {
+        let makes_some = !ask.rights.reach(Verb::Create, kind).is_nowhere();
+        if makes_some {
             create_types.insert(id.clone(), collection.clone().into());
         }
         let of_collection = actions::of(kind).map(|actions| actions.of_collection()).unwrap_or_default();
         let may = |action: &&actions::Action| {
-            action.needs.iter().all(|right| ask.rights.may(&right.request(&ask.named.namespace, "")))
+            makes_some
+                && action.needs.iter().all(|right| ask.rights.may(&right.request(&ask.named.namespace, "")))
         };
         let offered: Map<String, Value> = of_collection
             .iter()

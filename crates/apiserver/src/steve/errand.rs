@@ -134,6 +134,11 @@ impl Errands {
         self.server.world.chance.name_suffix()
     }
 
+    /// Bytes that nobody can guess.
+    pub fn draw_bytes(&self) -> [u8; 32] {
+        self.server.world.chance.bytes()
+    }
+
     fn parts(&self, errand: &Errand) -> Result<Parts, ApiError> {
         let method = match errand.request.verb {
             Verb::Get | Verb::List | Verb::Watch => Method::GET,

@@ -12,6 +12,7 @@
 
 pub mod actions;
 pub mod address;
+mod cluster;
 mod collection;
 pub mod errand;
 mod kinds;
@@ -81,6 +82,10 @@ impl ApiServer {
             }
             "subscribe" => return self.open_subscriptions(parts, &base, &rights, trail),
             _ => {}
+        }
+        if cluster::is_asked(address) {
+            let _seat = self.seat_for_path(user, trail.in_process, "/v1/clusters").await?;
+            return self.answer_cluster(parts, address, &base, &rights);
         }
         let catalogue = self.registry.catalogue();
         let unknown = || ApiError::unknown(format!("there is no type {:?}", address.noun));

@@ -214,8 +214,10 @@ impl Dresser {
         let mut links = Map::new();
         links.insert("self".into(), own.clone().into());
         links.insert("view".into(), self.base.view(&self.served, namespace, name).into());
+        let is_changed = actions::of(&self.served.kind).is_none_or(|actions| actions.is_changed());
         for (verb, link) in [(Verb::Update, "update"), (Verb::Patch, "patch"), (Verb::Delete, "remove")] {
-            if self.rights.may_to(verb, &self.served.kind, namespace, name) {
+            let may = || self.rights.may_to(verb, &self.served.kind, namespace, name);
+            if (is_changed || verb == Verb::Delete) && may() {
                 links.insert(link.into(), own.clone().into());
             }
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     Ask,
+    address::Named,
     actions::{self, ActionCall, Look, Outcome, ResourceActions},
     errand::{self, JSON, MERGE_PATCH},
     kinds::id_of,
@@ -18,7 +19,9 @@ use super::{
 use crate::{
     ApiServer,
     audit::Trail,
-    body, negotiate,
+    body,
+    cache::Resource,
+    negotiate,
     request::{Query, ResourceRequest, Verb},
     respond::{self, ApiResponse},
     status::{ApiError, success},
@@ -215,10 +218,11 @@ impl ApiServer {
             "" => Value::Null,
             _ => self.object_of(ask, trail).await?,
         };
+        let (place, of) = actions.place_of_rights(namespace, object_name);
         for right in action.needs {
             self.authorize_and_note(
                 ask.user,
-                &right.request(namespace, object_name),
+                &right.request(place, of),
                 &Query::default(),
                 trail,
             )?;
@@ -267,7 +271,23 @@ impl ApiServer {
             body: &nothing,
             query: ask.query,
         };
-        Ok(answered(actions.follow(&call).await?))
+        match actions.follow(&call).await? {
+            Outcome::Collection { group, plural, namespace, label: (label, value) } => {
+                let served = self.registry.catalogue().stored(&Resource::new(group, plural)).cloned();
+                let query = format!("labelSelector={}", errand::encoded(&format!("{label}={value}")));
+                let query = Query::parse(Some(&query));
+                let collection = Ask {
+                    served: served.ok_or_else(unknown)?,
+                    named: Named { namespace, ..Named::default() },
+                    query: &query,
+                    base: ask.base.clone(),
+                    rights: ask.rights.clone(),
+                    user: ask.user,
+                };
+                self.answer_collection(parts, &collection, trail).await
+            }
+            outcome => Ok(answered(outcome)),
+        }
     }
 
     /// The object that something is to be done with, as its user reads it.
@@ -295,6 +315,8 @@ fn answered(outcome: Outcome) -> ApiResponse {
         Outcome::Done => respond::nothing(success::NO_CONTENT),
         Outcome::Answer(value) => respond::value(success::OK, negotiate::Format::Json, &value),
         Outcome::Response(response) => *response,
+        // Only a link leads to one, and is followed there.
+        Outcome::Collection { .. } => respond::nothing(success::NO_CONTENT),
     }
 }
 

@@ -23,6 +23,8 @@ pub const BOUND_PROTECTION: &str = "snapshot.storage.kubernetes.io/volumesnapsho
 pub const TOGETHER_ANNOTATION: &str = "sheaf.io/together";
 /// ...once there are so many of them.
 pub const TOGETHER_OF_ANNOTATION: &str = "sheaf.io/together-of";
+/// Who keeps the volume that a snapshot is of, for those who make a volume of it.
+pub const STORAGE_PROVISIONER_ANNOTATION: &str = "harvesterhci.io/storageProvisioner";
 /// On machines, their backups, snapshots and contents: `false` leaves the guest's file systems unfrozen.
 pub const FREEZE_ANNOTATION: &str = "harvesterhci.io/snapshotFreezeFS";
 /// What of a snapshot's annotations is said of its content too.

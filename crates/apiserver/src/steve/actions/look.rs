@@ -57,6 +57,11 @@ impl Look {
         listed
     }
 
+    /// Of which class snapshots of the claim's volume are, if somebody takes any: what the API itself goes by.
+    pub fn snapshot_class_of(&self, claim: &Value) -> Option<String> {
+        self.server.snapshot_class_of(claim)
+    }
+
     /// Whether a backup of the machine would be let in, as far as its disks go. Admission's own judgement, which anybody hears
     /// who asks for one.
     pub fn would_be_snapshotted(&self, namespace: &str, vm: &Value) -> bool {

@@ -11,8 +11,16 @@
 //! Nothing here writes by itself. An action that is more than one write is an object whose controller takes the steps, so
 //! that nothing is half done when the server ends in between.
 
+mod key_pair;
 mod look;
+mod namespace;
+mod node;
+mod persistent_volume_claim;
+mod snapshot_quota;
 pub mod virtual_machine;
+mod virtual_machine_image;
+mod virtual_machine_template;
+mod volume_snapshot;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -49,6 +57,8 @@ pub enum Outcome {
     /// It is done, and there is nothing to say.
     Done,
     Answer(Value),
+    /// Objects of another kind that have a label, answered as their own collection is.
+    Collection { group: &'static str, plural: &'static str, namespace: String, label: (&'static str, String) },
     /// A file, or something else that is no object.
     Response(Box<ApiResponse>),
 }
@@ -104,6 +114,16 @@ pub trait ResourceActions: Send + Sync {
         &[]
     }
 
+    /// Whether objects are changed at all once they are made.
+    fn is_changed(&self) -> bool {
+        true
+    }
+
+    /// In which namespace, and of which name, the rights are asked for that an action on an object needs.
+    fn place_of_rights<'a>(&self, namespace: &'a str, name: &'a str) -> (&'a str, &'a str) {
+        (namespace, name)
+    }
+
     /// The names of the actions that make sense as the object stands, whoever asks.
     fn fitting(&self, look: &Look, object: &Value) -> Vec<&'static str>;
 
@@ -121,9 +141,22 @@ pub trait ResourceActions: Send + Sync {
     }
 }
 
-/// Every resource that has any, by the group and plural of its kind.
-static ALL: &[(&str, &str, &dyn ResourceActions)] =
-    &[("kubevirt.io", "virtualmachines", &virtual_machine::VirtualMachines)];
+/// Every resource with which more can be done than reading and writing, by the group and plural of its kind.
+static ALL: [(&str, &str, &dyn ResourceActions); 9] = [
+    ("", "namespaces", &namespace::Namespaces),
+    ("", "nodes", &node::Nodes),
+    ("", "persistentvolumeclaims", &persistent_volume_claim::PersistentVolumeClaims),
+    ("harvesterhci.io", "keypairs", &key_pair::KeyPairs),
+    ("harvesterhci.io", "virtualmachineimages", &virtual_machine_image::VirtualMachineImages),
+    ("harvesterhci.io", "virtualmachinetemplates", &virtual_machine_template::VirtualMachineTemplates),
+    (
+        "harvesterhci.io",
+        "virtualmachinetemplateversions",
+        &virtual_machine_template::VirtualMachineTemplateVersions,
+    ),
+    ("kubevirt.io", "virtualmachines", &virtual_machine::VirtualMachines),
+    ("snapshot.storage.k8s.io", "volumesnapshots", &volume_snapshot::VolumeSnapshots),
+];
 
 /// What can be done with the objects of a kind.
 pub fn of(kind: &Kind) -> Option<&'static dyn ResourceActions> {
@@ -131,10 +164,13 @@ pub fn of(kind: &Kind) -> Option<&'static dyn ResourceActions> {
     ALL.iter().find(is_of).map(|(_, _, actions)| *actions)
 }
 
-/// What all actions are sent.
+/// What actions are sent, each once: for schemas.
 pub fn inputs() -> impl Iterator<Item = Input> {
     let actions = ALL.iter().flat_map(|(_, _, one)| one.of_object().iter().chain(one.of_collection()));
-    actions.filter_map(|action| action.input)
+    let mut inputs: Vec<Input> = actions.filter_map(|action| action.input).collect();
+    inputs.sort_unstable_by_key(|input| input.schema);
+    inputs.dedup();
+    inputs.into_iter()
 }
 
 /// The names of what somebody may do with an object as it stands, in order.
@@ -143,6 +179,7 @@ pub fn offered(kind: &Kind, look: &Look, rights: &Rights, object: &Value) -> Vec
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
     let fitting = actions.fitting(look, object);
+    let (namespace, name) = actions.place_of_rights(namespace, name);
     let mut offered: Vec<&'static str> = actions
         .of_object()
         .iter()
@@ -185,13 +222,21 @@ mod tests {
 
     #[test]
     fn every_action_has_a_name_of_its_own_and_says_what_it_needs() {
-        for (_, _, one) in ALL {
-            for actions in [one.of_object(), one.of_collection()] {
-                for (n, action) in actions.iter().enumerate() {
-                    assert!(!action.needs.is_empty(), "{}", action.name);
-                    assert!(!actions[..n].iter().any(|other| other.name == action.name), "{}", action.name);
-                }
+        for (_, plural, of) in &ALL {
+            let actions = of.of_object();
+            for (n, action) in actions.iter().enumerate() {
+                assert!(!action.needs.is_empty(), "{} of {plural}", action.name);
+                let others = &actions[..n];
+                assert!(!others.iter().any(|other| other.name == action.name), "{} of {plural}", action.name);
             }
         }
+    }
+
+    #[test]
+    fn inputs_of_one_name_are_the_same() {
+        let mut names: Vec<&str> = inputs().map(|input| input.schema).collect();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all, "{names:?}");
     }
 }
