@@ -28,6 +28,7 @@ mod machine_subresources;
 mod machines;
 mod node_identity;
 mod node_machines;
+mod object_actions;
 mod owning;
 mod protobuf_bodies;
 mod quotas;
