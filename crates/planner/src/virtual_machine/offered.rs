@@ -331,10 +331,13 @@ mod tests {
         let running = instance("Running", false);
         assert_eq!(
             names(&on, Instance::There(&running)),
-            and(&["pause", "restart", "snapshot", "softreboot", "stop"])
+            and(&["addNic", "pause", "restart", "snapshot", "softreboot", "stop"])
         );
         let paused = instance("Running", true);
-        assert_eq!(names(&on, Instance::There(&paused)), and(&["restart", "snapshot", "stop", "unpause"]));
+        assert_eq!(
+            names(&on, Instance::There(&paused)),
+            and(&["addNic", "restart", "snapshot", "stop", "unpause"])
+        );
         let starting = instance("Scheduling", false);
         assert_eq!(names(&on, Instance::There(&starting)), and(&["restart", "stop"]));
     }
