@@ -78,6 +78,8 @@ impl ApiServer {
                     FieldError::invalid(&at, typed.spec.template_id.as_str(), why),
                 ));
             }
+            // Whoever removes it settles what becomes of its versions.
+            (Some(template), Some(_)) if object_meta::is_being_deleted(template) => {}
             (Some(template), _) => virtual_machine_template_version::complete(new, template),
             (None, None) => {
                 let at = FieldPath::new("spec").child("templateId");

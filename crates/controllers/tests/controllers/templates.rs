@@ -99,3 +99,17 @@ fn a_version_is_ready_with_its_image_and_goes_with_its_template() {
         assert!(kubectl.names(VERSIONS).await.is_empty());
     });
 }
+
+#[test]
+fn versions_that_are_to_outlive_their_template_do() {
+    on_a_cluster(async |cluster, kubectl| {
+        kubectl.create(TEMPLATES, &template()).await;
+        kubectl.create(VERSIONS, &version("one", "")).await;
+        cluster.settle().await;
+        kubectl.delete(&format!("{TEMPLATES}/t"), "Orphan").await;
+        cluster.settle().await;
+        assert!(kubectl.get(&format!("{TEMPLATES}/t")).await.is_none());
+        let left = kubectl.get(&format!("{VERSIONS}/one")).await.unwrap();
+        assert!(left["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty), "{left}");
+    });
+}

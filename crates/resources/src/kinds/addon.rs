@@ -35,7 +35,8 @@ root_type! {
     }
 }
 
-/// Written out, since all of it is always said: clients read a missing `enabled` as nothing.
+// Written out, since all of it is always said: clients read a missing `enabled` as nothing.
+/// An addon, as Harvester knows it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "io.harvesterhci.v1beta1.AddonSpec")]
