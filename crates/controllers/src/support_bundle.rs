@@ -60,9 +60,12 @@ impl Reconciler for Bundles {
         // They are few, and what is deleted does not come back: no look is worth saving.
         let eyes = self.context.eyes().fresh();
         let bundle: Option<Object<SupportBundle>> = eyes.find(&place.0, &place.1).await?;
-        let Some(bundle) = bundle.filter(|bundle| !bundle.is_being_deleted()) else { return Ok(Next::rest()) };
+        let Some(bundle) = bundle.filter(|bundle| !bundle.is_being_deleted()) else {
+            return Ok(Next::rest());
+        };
         let nodes: Vec<Arc<Node>> = eyes.list("").await?;
-        let (timeout, expiration) = (self.setting(TIMEOUT_SETTING).await?, self.setting(EXPIRATION_SETTING).await?);
+        let (timeout, expiration) =
+            (self.setting(TIMEOUT_SETTING).await?, self.setting(EXPIRATION_SETTING).await?);
         let settings = Settings { timeout: timeout.as_deref(), expiration: expiration.as_deref() };
         let clock = &self.context.world.clock;
         let now = (clock.now().as_second(), clock.rfc3339());

@@ -12,12 +12,12 @@
 
 use std::borrow::Borrow;
 
+use crate::placement;
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use sheaf_resources::kinds::{
     harvester_condition::set_condition,
     support_bundle::{ERROR, GENERATING, INITIALIZED, READY, SupportBundle, SupportBundleStatus},
 };
-use crate::placement;
 
 /// What holds cluster-wide, where there is such a setting.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,9 @@ pub fn next_step(
     let status = &bundle.status;
     let left_secs = secs_left(bundle, settings, now.0);
     match (status.state.as_str(), left_secs) {
-        ("" | GENERATING, Some(..=0)) => Step::WriteStatus(Box::new(failed(status, &too_long(status), now.1))),
+        ("" | GENERATING, Some(..=0)) => {
+            Step::WriteStatus(Box::new(failed(status, &too_long(status), now.1)))
+        }
         ("", left) => match placement::any_node(nodes) {
             Some(node) => {
                 let mut status = status.clone();

@@ -105,7 +105,9 @@ impl SupportBundle {
 
     /// Minutes that looking at a host may take.
     pub fn node_timeout_minutes(&self, setting: Option<&str>) -> i64 {
-        said(self.spec.node_timeout).or_else(|| minutes(setting).and_then(said)).unwrap_or(NODE_TIMEOUT_MINUTES)
+        said(self.spec.node_timeout)
+            .or_else(|| minutes(setting).and_then(said))
+            .unwrap_or(NODE_TIMEOUT_MINUTES)
     }
 
     pub fn is_being_made(&self) -> bool {
@@ -175,10 +177,17 @@ mod tests {
     #[test]
     fn a_bundle_says_what_the_trouble_is_and_waits_no_negative_time() {
         let checked = |spec: Value| validate(&json!({"spec": spec}), None).len();
-        assert_eq!(checked(json!({"description": ""})), 0, "an empty one is a description, as in the original");
+        assert_eq!(
+            checked(json!({"description": ""})),
+            0,
+            "an empty one is a description, as in the original"
+        );
         assert_eq!(checked(json!({})), 1);
         assert_eq!(checked(json!({"description": "x", "timeout": 0, "expiration": 0, "nodeTimeout": 0})), 0);
-        assert_eq!(checked(json!({"description": "x", "timeout": -1, "expiration": -1, "nodeTimeout": -1})), 3);
+        assert_eq!(
+            checked(json!({"description": "x", "timeout": -1, "expiration": -1, "nodeTimeout": -1})),
+            3
+        );
     }
 
     #[test]

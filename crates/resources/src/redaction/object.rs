@@ -72,7 +72,8 @@ const VOLUMES: &[&str] =
     &["configMap", "dataVolume", "name", "persistentVolumeClaim", "secret", "serviceAccount"];
 
 /// What of a condition is never anybody's words.
-const CONDITION: &[&str] = &["lastTransitionTime", "lastUpdateTime", "observedGeneration", "reason", "status", "type"];
+const CONDITION: &[&str] =
+    &["lastTransitionTime", "lastUpdateTime", "observedGeneration", "reason", "status", "type"];
 
 /// Longer texts are somebody's scripts, keys or configuration.
 const LONG_TEXT: usize = 512;
@@ -85,7 +86,8 @@ pub fn redact(group: &str, plural: &str, object: &mut Value) {
         hide(object);
         return;
     };
-    let name = fields.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default().to_owned();
+    let name =
+        fields.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default().to_owned();
     let rule = rule::of(group, plural);
     fields.retain(|field, value| match field.as_str() {
         "apiVersion" | "kind" => value.is_string(),
@@ -105,7 +107,9 @@ fn redact_part(rule: Rule, name: &str, field: &str, value: &mut Value) -> bool {
         Rule::Shape => walk_field(field, value, Words::Hidden),
         Rule::Names(shown) if shown.contains(&field) => walk_field(field, value, Words::Shown),
         Rule::Names(_) => match (field, &mut *value) {
-            ("data" | "binaryData" | "stringData", Value::Object(values)) => values.values_mut().for_each(hide),
+            ("data" | "binaryData" | "stringData", Value::Object(values)) => {
+                values.values_mut().for_each(hide)
+            }
             _ => return false,
         },
         Rule::Only(shown) if shown.contains(&field) => walk_field(field, value, Words::Shown),
@@ -169,14 +173,20 @@ fn walk_field(name: &str, value: &mut Value, words: Words) {
         ("parameters" | "storageClassParameters" | "volumeAttributes", Value::Object(parameters)) => {
             keep_only(parameters, PARAMETERS);
         }
-        ("volumes", Value::Array(volumes)) => volumes.iter_mut().for_each(|volume| redact_volume(volume, words)),
+        ("volumes", Value::Array(volumes)) => {
+            volumes.iter_mut().for_each(|volume| redact_volume(volume, words))
+        }
         // What a container runs, and with what.
         ("args" | "command" | "env" | "data" | "binaryData" | "publicKey", value) => hide(value),
         ("default" | "example", value) if words == Words::OfADefinition => hide(value),
-        ("conditions", Value::Array(conditions)) => conditions.iter_mut().for_each(|one| redact_condition(one, words)),
+        ("conditions", Value::Array(conditions)) => {
+            conditions.iter_mut().for_each(|one| redact_condition(one, words))
+        }
         ("config", Value::String(config)) if words == Words::Shown => redact_config(config),
         ("message" | "note", Value::String(text)) if words != Words::Hidden => show(text, LONG_MESSAGE),
-        ("url" | "appliedUrl" | "issueURL", Value::String(url)) if words != Words::Hidden => *url = shown_url(url),
+        ("url" | "appliedUrl" | "issueURL", Value::String(url)) if words != Words::Hidden => {
+            *url = shown_url(url)
+        }
         (_, value) => walk(value, words),
     }
 }

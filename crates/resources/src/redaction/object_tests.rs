@@ -63,7 +63,8 @@ fn a_machine_shows_what_it_is_and_not_what_its_guest_is_told() {
 
 #[test]
 fn a_setting_shows_its_value_where_that_cannot_be_a_secret() {
-    let setting = |name: &str, value: &str| json!({"metadata": {"name": name}, "value": value, "default": "{}"});
+    let setting =
+        |name: &str, value: &str| json!({"metadata": {"name": name}, "value": value, "default": "{}"});
     assert_eq!(
         left("harvesterhci.io", "settings", setting("overcommit-config", r#"{"cpu":1000}"#))["value"],
         r#"{"cpu":1000}"#
@@ -156,8 +157,16 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("harvesterhci.io", "keypairs", "/spec/publicKey"),
     ("harvesterhci.io", "virtualmachineimages", "/spec/storageClassParameters/x"),
     ("harvesterhci.io", "virtualmachineimages", "/metadata/annotations/x"),
-    ("harvesterhci.io", "virtualmachinebackups", "/status/source/spec/template/spec/volumes/0/cloudInitNoCloud/userData"),
-    ("harvesterhci.io", "virtualmachinetemplateversions", "/spec/vm/spec/template/spec/volumes/0/cloudInitNoCloud/userData"),
+    (
+        "harvesterhci.io",
+        "virtualmachinebackups",
+        "/status/source/spec/template/spec/volumes/0/cloudInitNoCloud/userData",
+    ),
+    (
+        "harvesterhci.io",
+        "virtualmachinetemplateversions",
+        "/spec/vm/spec/template/spec/volumes/0/cloudInitNoCloud/userData",
+    ),
     ("harvesterhci.io", "addons", "/spec/valuesContent"),
     ("kubevirt.io", "virtualmachines", "/spec/template/spec/volumes/0/cloudInitNoCloud/userData"),
     ("kubevirt.io", "virtualmachines", "/spec/template/spec/volumes/0/cloudInitNoCloud/userDataBase64"),

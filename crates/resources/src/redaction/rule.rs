@@ -54,19 +54,32 @@ pub(super) fn of(group: &str, plural: &str) -> Rule {
         ("apiextensions.k8s.io", "customresourcedefinitions") => Rule::Definition,
         (
             "",
-            "events" | "limitranges" | "namespaces" | "nodes" | "persistentvolumeclaims" | "persistentvolumes"
-            | "pods" | "resourcequotas" | "serviceaccounts",
+            "events"
+            | "limitranges"
+            | "namespaces"
+            | "nodes"
+            | "persistentvolumeclaims"
+            | "persistentvolumes"
+            | "pods"
+            | "resourcequotas"
+            | "serviceaccounts",
         )
         | ("events.k8s.io", "events")
         | ("coordination.k8s.io", "leases")
         | ("rbac.authorization.k8s.io", "clusterrolebindings" | "clusterroles" | "rolebindings" | "roles")
         | ("storage.k8s.io", "storageclasses" | "volumeattachments")
-        | ("snapshot.storage.k8s.io", "volumesnapshotclasses" | "volumesnapshotcontents" | "volumesnapshots")
+        | (
+            "snapshot.storage.k8s.io",
+            "volumesnapshotclasses" | "volumesnapshotcontents" | "volumesnapshots",
+        )
         | ("kubevirt.io", "kubevirts" | "virtualmachineinstances" | "virtualmachines")
         | ("clone.kubevirt.io", "virtualmachineclones")
         | (
             "harvesterhci.io",
-            "keypairs" | "supportbundles" | "virtualmachinebackups" | "virtualmachineimages"
+            "keypairs"
+            | "supportbundles"
+            | "virtualmachinebackups"
+            | "virtualmachineimages"
             | "virtualmachinerestores",
         )
         | ("k8s.cni.cncf.io", "network-attachment-definitions")

@@ -106,7 +106,10 @@ mod tests {
             assert!(!shown.contains("hunter2"), "{shown}");
             assert!(shown.contains(REDACTED) || shown.contains("host/a.img"), "{shown}");
         }
-        for token in ["eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJzIn0.c2ln", "token-x:bcdfghjklmnpqrstvwxz2456789bcdfghjklmnpqrstvwxz245"] {
+        for token in [
+            "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJzIn0.c2ln",
+            "token-x:bcdfghjklmnpqrstvwxz2456789bcdfghjklmnpqrstvwxz245",
+        ] {
             assert!(!scrubbed(&format!("got {token} from it")).contains(token));
         }
     }
