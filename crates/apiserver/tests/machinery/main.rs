@@ -38,6 +38,7 @@ mod settings;
 mod snapshot_quotas;
 mod subscribing;
 mod templates;
+mod support_bundles;
 mod two_servers;
 mod uploading;
 mod watching;

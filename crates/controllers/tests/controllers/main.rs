@@ -22,6 +22,7 @@ mod settings;
 mod snapshot_quotas;
 mod snapshots;
 mod templates;
+mod support_bundles;
 mod token;
 
 use sheaf_testbed::simulated_node;
