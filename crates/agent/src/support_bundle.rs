@@ -40,7 +40,7 @@ use sheaf_planner::support_bundle::{failed, ready};
 use sheaf_resources::{
     kinds::{
         setting::Setting,
-        support_bundle::{NAMESPACE, NODE_TIMEOUT_SETTING, SupportBundle, SupportBundleStatus},
+        support_bundle::{NAMESPACE, NODE_TIMEOUT_SETTING, READY, SupportBundle, SupportBundleStatus},
     },
     redaction::text::scrubbed,
 };
@@ -157,7 +157,7 @@ impl Reconciler for BundleKeeper {
         };
         if !bundle.is_being_made() {
             // Ready, or ended by somebody else, who found that it takes too long.
-            if self.give_up(uid) {
+            if self.give_up(uid) || bundle.status.state != READY {
                 self.remove(uid)?;
             }
             return Ok(Next::rest());

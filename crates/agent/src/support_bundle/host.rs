@@ -6,9 +6,9 @@
 use std::{
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::UNIX_EPOCH,
 };
 
 use serde_json::Value;
@@ -209,7 +209,6 @@ fn listing(directory: &Path) -> String {
             }
             // Of a link, not of what it leads to.
             let Ok(about) = entry.metadata() else { continue };
-            let changed = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let sort = match about.file_type() {
                 sort if sort.is_dir() => 'd',
                 sort if sort.is_file() => 'f',
@@ -218,11 +217,7 @@ fn listing(directory: &Path) -> String {
             };
             let path = entry.path();
             let shown = path.strip_prefix(directory).unwrap_or(&path).display().to_string();
-            lines.push(format!(
-                "{sort} {:>14} {:>11} {shown}",
-                about.len(),
-                changed.map_or(0, |at| at.as_secs())
-            ));
+            lines.push(format!("{sort} {:>14} {:>11} {shown}", about.len(), about.mtime()));
             if about.is_dir() {
                 folders.push(path);
             }
