@@ -68,7 +68,8 @@ pub async fn run(
 ) {
     let node = NodeKeeper::new(client.clone(), world.clone(), settings.clone()).keep();
     // Also where there is nothing to run machines with: such a host needs help most.
-    let bundles = support_bundle::run(client.clone(), world.clone(), &settings, &tools.clone());
+    let at_hand = tools.clone();
+    let bundles = support_bundle::run(client.clone(), world.clone(), &settings, &at_hand);
     let Some(abilities) = abilities else {
         return tokio::select! {
             biased;

@@ -214,7 +214,8 @@ fn list(file: &Path) -> Result<BTreeMap<String, usize>, zip::result::ZipError> {
     let archive = zip::ZipArchive::new(File::open(file)?)?;
     let mut inside = BTreeMap::new();
     for name in archive.file_names() {
-        let step = name.split('/').nth(1).unwrap_or(name);
+        let name = name?;
+        let step = name.split('/').nth(1).unwrap_or(&name);
         *inside.entry(step.to_owned()).or_default() += 1;
     }
     Ok(inside)

@@ -32,9 +32,10 @@ fn unzipped(file: File) -> (Vec<String>, String) {
     let (mut paths, mut all) = (Vec::new(), Vec::new());
     for index in 0..zip.len() {
         let mut entry = zip.by_index(index).unwrap();
-        assert!(entry.enclosed_name().is_some(), "{} leads out of it", entry.name());
-        paths.push(entry.name().split_once('/').unwrap().1.to_owned());
-        all.extend_from_slice(entry.name().as_bytes());
+        let name = entry.name().unwrap().into_owned();
+        assert!(entry.enclosed_name().is_some(), "{name} leads out of it");
+        paths.push(name.split_once('/').unwrap().1.to_owned());
+        all.extend_from_slice(name.as_bytes());
         entry.read_to_end(&mut all).unwrap();
     }
     (paths, String::from_utf8_lossy(&all).into_owned())

@@ -102,7 +102,7 @@ impl BundleShelf {
         let open = || {
             let file = File::open(&path)?;
             let length = file.metadata()?.len();
-            Ok((file, length))
+            Ok::<_, io::Error>((file, length))
         };
         match open() {
             Ok(open) => Ok(Some(open)),
