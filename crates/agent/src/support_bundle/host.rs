@@ -114,6 +114,9 @@ impl HostLook {
         }
         for (file, program, arguments) in PROGRAMS {
             match said(program, arguments).await {
+                Ok(text) if text.trim().is_empty() => {
+                    missing.push(format!("{program} has nothing to say for {file}"))
+                }
                 Ok(text) => archive.add(&format!("{node}/{file}"), text).await?,
                 Err(why) => missing.push(why),
             }

@@ -200,9 +200,9 @@ fn show(text: &mut String, longest: usize) {
     };
 }
 
-/// What is there is hidden; what is not is not.
+/// What is there is hidden; what is not is not, and yes and no are nobody's secret.
 fn hide(value: &mut Value) {
-    if !value.is_null() {
+    if !value.is_null() && !value.is_boolean() {
         *value = REDACTED.into();
     }
 }
