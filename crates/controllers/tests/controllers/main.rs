@@ -21,8 +21,8 @@ mod scenario;
 mod settings;
 mod snapshot_quotas;
 mod snapshots;
-mod templates;
 mod support_bundles;
+mod templates;
 mod token;
 
 use sheaf_testbed::simulated_node;
