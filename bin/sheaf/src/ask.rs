@@ -4,7 +4,8 @@ use std::{env, path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
 use sheaf_cli::{
-    ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig, console, demo, image, image_download,
+    ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig, console, demo, image,
+    image_download, support_bundle,
 };
 use sheaf_world::World;
 use tokio::runtime::{Builder, Runtime};
@@ -50,6 +51,12 @@ pub fn upload_image(config: &UploadConfig) -> Result<ExitCode, Failure> {
 pub fn download_image(config: &DownloadConfig) -> Result<ExitCode, Failure> {
     runtime()?.block_on(image_download::download(config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was fetched is told on standard output.
+pub fn support_bundle(config: &SupportBundleConfig) -> Result<ExitCode, Failure> {
+    let fetched = runtime()?.block_on(support_bundle::run(config))?;
+    look::print(&fetched.as_text())
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -12,6 +12,7 @@ use sheaf_agent::{
     metrics::MachineMetrics,
     ports::Ports,
     step::AfterStep,
+    support_bundle::BundleShelf,
     virtual_machine_instance::{Abilities, Notes, Tools},
     virtualisation::{QEMU, Virtualisation},
 };
@@ -34,6 +35,8 @@ pub enum NoTools {
     OwnBinary(#[source] io::Error),
     #[error("the place for notes about machines cannot be opened")]
     Notes(#[from] sheaf_agent::virtual_machine_instance::NoteError),
+    #[error("the place for support bundles cannot be opened")]
+    Bundles(#[from] sheaf_agent::support_bundle::ShelfError),
     #[error("the place for disks cannot be opened")]
     Storage(#[from] sheaf_storage::DiskError),
     #[error("the addresses of the machines' network cannot be read")]
@@ -58,6 +61,7 @@ pub async fn tools(node: &Node, vm_cidr: Cidr, metrics: Arc<MachineMetrics>) -> 
         metrics,
         soft_reboots: Arc::default(),
         after_step: AfterStep::call(deaths.hook()),
+        bundles: Arc::new(BundleShelf::open(data_dir)?),
     })
 }
 

@@ -140,6 +140,7 @@ fn behind_streams(tools: &Tools) -> Behind {
         images: Arc::new(Shelf(tools.storage.clone())),
         soft_reboots: tools.soft_reboots.clone(),
         metrics: tools.metrics.clone(),
+        bundles: tools.bundles.clone(),
     }
 }
 

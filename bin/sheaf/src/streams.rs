@@ -8,6 +8,7 @@ use std::{
 use sheaf_agent::{
     metrics::MachineMetrics,
     stream_port::{AddressesOf, BindError, ImageSink, SoftReboots, StreamPort, StreamPortConfig},
+    support_bundle::BundleShelf,
 };
 use sheaf_hypervisor::Hypervisor;
 
@@ -23,6 +24,7 @@ pub struct Behind {
     pub images: Arc<dyn ImageSink>,
     pub soft_reboots: Arc<SoftReboots>,
     pub metrics: Arc<MachineMetrics>,
+    pub bundles: Arc<BundleShelf>,
 }
 
 /// Opens the port at the address by which others reach this node; at any port when the usual one is taken, as on a host
@@ -41,6 +43,7 @@ pub async fn open(node: &Node, behind: &Behind) -> Result<(StreamPort, u16), Bin
         images: behind.images.clone(),
         soft_reboots: behind.soft_reboots.clone(),
         metrics: behind.metrics.clone(),
+        bundles: behind.bundles.clone(),
     };
     for listen in [SocketAddr::new(advertised, USUAL_PORT), SocketAddr::new(advertised, 0)] {
         match StreamPort::bind(config(listen)).await {

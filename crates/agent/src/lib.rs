@@ -15,6 +15,7 @@ pub mod persistent_volume;
 pub mod ports;
 pub mod step;
 pub mod stream_port;
+pub mod support_bundle;
 pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtualisation;
@@ -66,7 +67,16 @@ pub async fn run(
     abilities: Option<Abilities>,
 ) {
     let node = NodeKeeper::new(client.clone(), world.clone(), settings.clone()).keep();
-    let Some(abilities) = abilities else { return node.await };
+    // Also where there is nothing to run machines with: such a host needs help most.
+    let at_hand = tools.clone();
+    let bundles = support_bundle::run(client.clone(), world.clone(), &settings, &at_hand);
+    let Some(abilities) = abilities else {
+        return tokio::select! {
+            biased;
+            () = node => {}
+            () = bundles => {}
+        };
+    };
     let sweep = virtual_machine_image::sweep::run(client.clone(), tools.storage.clone());
     let (ports, has_taps) = (tools.ports.clone(), abilities.taps);
     let answers = async {
@@ -91,6 +101,7 @@ pub async fn run(
     tokio::select! {
         biased;
         () = node => {}
+        () = bundles => {}
         () = reconciling::run(images, client.clone()) => {}
         () = reconciling::run(volumes, client.clone()) => {}
         () = reconciling::run(snapshots, client) => {}

@@ -33,6 +33,12 @@ pub enum Step {
     DropLayer,
     /// QEMU was asked to end.
     AskToQuit,
+    /// The file of a support bundle is there, and nothing is in it.
+    BeginBundle,
+    /// All that the cluster says is in the file.
+    GatherBundle,
+    /// The file has its name.
+    KeepBundle,
     /// The note of a machine is removed.
     ForgetNote,
     /// The node's finalizer is taken off an object.

@@ -58,6 +58,7 @@ use crate::{
     ports::{Plugged, Ports},
     step::AfterStep,
     stream_port::SoftReboots,
+    support_bundle::BundleShelf,
     workshop::is_workshop,
 };
 
@@ -130,6 +131,8 @@ pub struct Tools {
     /// Where what machines use is written.
     pub metrics: Arc<MachineMetrics>,
     pub after_step: AfterStep,
+    /// Where support bundles are.
+    pub bundles: Arc<BundleShelf>,
 }
 
 /// A keeper under way.

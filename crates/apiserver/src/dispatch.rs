@@ -30,7 +30,7 @@ use crate::{
     status::{ApiError, success},
     steve,
     subresources::refused,
-    virtual_machine_image,
+    support_bundle, virtual_machine_image,
 };
 
 /// Requests that are not watches are given up after this.
@@ -133,6 +133,9 @@ impl ApiServer {
             Target::Path(path) => {
                 if let Some(image) = virtual_machine_image::asked(path, query) {
                     return self.answer_image(parts, body, query, &image, &user, trail).await;
+                }
+                if let Some(bundle) = support_bundle::asked(path) {
+                    return self.answer_bundle(parts, query, &bundle, &user, trail).await;
                 }
                 if let Some(address) = steve::address::read(path, query) {
                     // Boxed, because what it does may be a whole request again, and stacks are short.

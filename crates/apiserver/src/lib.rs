@@ -37,6 +37,7 @@ pub mod server;
 pub mod status;
 pub mod steve;
 pub mod subresources;
+pub mod support_bundle;
 pub mod virtual_machine_image;
 
 use std::{ops::Deref, sync::Arc};

@@ -31,6 +31,8 @@ pub enum Command {
     /// Images that disks are copied from
     #[command(subcommand)]
     Image(ImageCommand),
+    /// Gather what helps others to find out what is wrong, without secrets, in a file on this computer
+    SupportBundle(SupportBundleArgs),
     /// Print the administrator's kubeconfig of the node on this host
     Kubeconfig(KubeconfigArgs),
     /// Make a new key for secrets at rest, seal all of them with it and forget the old one
@@ -201,6 +203,24 @@ pub struct UploadArgs {
     /// Its namespace
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     pub namespace: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SupportBundleArgs {
+    /// The file to write [default: supportbundle_..., in the working directory]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What the trouble is; it is written into the bundle
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub description: String,
+    /// Where the trouble is written down
+    #[arg(long, value_name = "URL", default_value = "")]
+    pub issue_url: String,
+    /// Leave the bundle in the cluster, too, until it expires
+    #[arg(long)]
+    pub keep: bool,
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     BadSetting, Host,
-    args::{ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, UploadArgs},
+    args::{
+        ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, SupportBundleArgs, UploadArgs,
+    },
 };
 
 const LONGEST: usize = 63;
@@ -54,6 +56,18 @@ pub struct DownloadConfig {
     pub file: PathBuf,
 }
 
+/// `sheaf support-bundle`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SupportBundleConfig {
+    pub kubeconfig: PathBuf,
+    /// None for the name that the cluster gives it.
+    pub output: Option<PathBuf>,
+    pub description: String,
+    pub issue_url: String,
+    /// Whether the cluster keeps it, too.
+    pub keep: bool,
+}
+
 pub fn demo(args: DemoArgs, host: &Host) -> Result<DemoConfig, BadSetting> {
     let image = match args.image {
         None => DemoImage::Debian,
@@ -91,6 +105,16 @@ pub fn download(args: DownloadArgs, host: &Host) -> Result<DownloadConfig, BadSe
         name: name("NAME", args.name)?,
         namespace: name("--namespace", args.namespace)?,
         file: args.file,
+    })
+}
+
+pub fn support_bundle(args: SupportBundleArgs, host: &Host) -> Result<SupportBundleConfig, BadSetting> {
+    Ok(SupportBundleConfig {
+        kubeconfig: kubeconfig(args.cluster, host)?,
+        output: args.output,
+        description: args.description,
+        issue_url: args.issue_url,
+        keep: args.keep,
     })
 }
 

@@ -25,6 +25,7 @@ mod secret_copy;
 pub mod service_account;
 pub mod service_account_token;
 pub mod setting;
+pub mod support_bundle;
 mod telling;
 pub mod token;
 pub mod virtual_machine;
@@ -138,6 +139,7 @@ const ALL: &[(&str, Start)] = &[
     (harvester_resource_quota::NAME, |context| Box::pin(harvester_resource_quota::run(context))),
     (virtual_machine_template::NAME, |context| Box::pin(virtual_machine_template::run(context))),
     (virtual_machine_clone::NAME, |context| Box::pin(virtual_machine_clone::run(context))),
+    (support_bundle::NAME, |context| Box::pin(support_bundle::run(context))),
 ];
 
 /// Those who act in the cluster's own name, because nobody else may do their work.

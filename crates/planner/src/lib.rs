@@ -10,6 +10,7 @@ pub mod network_config;
 pub mod placement;
 pub mod role_aggregation;
 pub mod snapshot_usage;
+pub mod support_bundle;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;

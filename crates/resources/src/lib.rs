@@ -16,6 +16,7 @@ pub mod quantity;
 pub mod quota;
 pub mod quote;
 pub mod rbac;
+pub mod redaction;
 pub mod schema;
 pub mod selector;
 pub mod summary;

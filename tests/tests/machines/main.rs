@@ -18,4 +18,5 @@ mod sandbox;
 mod snapshot_steps;
 mod snapshots;
 mod steps;
+mod support_bundle;
 mod terminal;

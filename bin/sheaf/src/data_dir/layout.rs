@@ -9,6 +9,7 @@
 //!     admin-password            drawn at the first start
 //!     admin.kubeconfig
 //!     audit/                    who did what through the API, unless told otherwise
+//!     support-bundles/          what was made to be sent to others, until it is fetched
 //!     pki/                      ca, apiserver, admin: .crt and .key
 //!     keys/
 //!       service-account.pem     signs service-account tokens

@@ -11,7 +11,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use super::{
     Shared,
     answer::{self, Answer, Refusal},
-    image,
+    bundle, image,
     machine::Line,
     route::{self, Target},
 };
@@ -85,5 +85,6 @@ async fn answer(
         }
         Target::HowFar { image } => image::how_far(shared.images.as_ref(), &image).await,
         Target::Download { image } => image::download(shared.images.as_ref(), &image, &request).await,
+        Target::Bundle { uid } => bundle::download(&shared.bundles, &uid, &request).await,
     }
 }

@@ -19,7 +19,8 @@
 //! | `GET history` | the last hour in numbers, as JSON; also of a machine that does not run any more |
 //!
 //! `PUT /v1/images/{uid}/upload?checksum=&offset=` hands its body to an [`ImageSink`], `GET` of the same path says how much
-//! of it is here, and `GET /v1/images/{uid}/download` sends a complete one. A request to be taken over says
+//! of it is here, and `GET /v1/images/{uid}/download` sends a complete one, as `GET /v1/bundles/{uid}/download` does a support
+//! bundle. A request to be taken over says
 //! `Connection: Upgrade` and `Upgrade: sheaf-stream`; what cannot be reached is told before the 101. A new
 //! question is a variant of [`route::Ask`] and an arm where it is answered.
 //!
@@ -27,6 +28,7 @@
 //! is a guest whose file systems were frozen, which stays so until somebody thaws it.
 
 mod answer;
+mod bundle;
 mod connection;
 mod datagrams;
 mod freezer;
@@ -63,6 +65,7 @@ pub use soft_reboot::SoftReboots;
 use crate::{
     metrics::MachineMetrics,
     stream_port::{freezer::Freezer, holders::Holders},
+    support_bundle::BundleShelf,
 };
 
 /// How the API server asks for a connection to be handed over.
@@ -92,6 +95,7 @@ pub struct StreamPortConfig {
     pub soft_reboots: Arc<SoftReboots>,
     /// What machines used, for graphs.
     pub metrics: Arc<MachineMetrics>,
+    pub bundles: Arc<BundleShelf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +120,7 @@ struct Shared {
     images: Arc<dyn ImageSink>,
     soft_reboots: Arc<SoftReboots>,
     metrics: Arc<MachineMetrics>,
+    bundles: Arc<BundleShelf>,
     holders: Holders,
     freezer: Freezer,
     tasks: TaskTracker,
@@ -134,6 +139,7 @@ impl StreamPort {
             images: config.images,
             soft_reboots: config.soft_reboots,
             metrics: config.metrics,
+            bundles: config.bundles,
             holders: Holders::default(),
             freezer: Freezer::default(),
             tasks: TaskTracker::new(),

@@ -27,6 +27,10 @@ pub enum Target {
     Download {
         image: String,
     },
+    /// The file of a support bundle, by the bundle's uid.
+    Bundle {
+        uid: String,
+    },
 }
 
 /// What can be asked of a machine.
@@ -94,6 +98,12 @@ pub fn target(method: &Method, path: &str, query: &str) -> Result<Target, Refusa
                     Ok(Target::Upload { image, checksum, offset })
                 }
             }
+        }
+        ["v1", "bundles", uid, "download"] => {
+            if !is_uid(uid) {
+                return Err(Refusal::Malformed(format!("{uid:?} is not a uid")));
+            }
+            only(method, &Method::GET).map(|()| Target::Bundle { uid: (*uid).to_owned() })
         }
         _ => Err(nothing_here()),
     }
@@ -216,6 +226,9 @@ mod tests {
         }
         assert_eq!(image(Method::GET, "upload", ""), Ok(Target::HowFar { image: UID.into() }));
         assert_eq!(image(Method::GET, "download", ""), Ok(Target::Download { image: UID.into() }));
+        let bundle = |uid: &str| target(&Method::GET, &format!("/v1/bundles/{uid}/download"), "");
+        assert_eq!(bundle(UID), Ok(Target::Bundle { uid: UID.into() }));
+        assert!(matches!(bundle(".."), Err(Refusal::Malformed(_))));
         assert_eq!(image(Method::PUT, "download", ""), Err(Refusal::WrongMethod));
         assert!(matches!(image(Method::PUT, "upload", "offset=-1"), Err(Refusal::Malformed(_))));
     }

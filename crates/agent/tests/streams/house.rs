@@ -21,6 +21,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject
 use sheaf_agent::{
     metrics::{MachineMetrics, Sampler, TapOf},
     stream_port::{ImageSink, StreamPort, StreamPortConfig},
+    support_bundle::BundleShelf,
     virtual_machine_instance::{Note, Notes},
 };
 use sheaf_hypervisor::{
@@ -77,6 +78,7 @@ impl House {
             images,
             soft_reboots: Arc::default(),
             metrics: metrics.clone(),
+            bundles: Arc::new(BundleShelf::open(directory.path()).unwrap()),
         })
         .await
         .unwrap();

@@ -36,6 +36,7 @@ mod network;
 mod setting;
 mod snapshot_quota;
 mod storage;
+mod support_bundle;
 mod template;
 mod virtual_machine;
 
@@ -58,13 +59,14 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 6] = [
+const STATUS_OF_OTHERS: [(&str, &str); 7] = [
     (machines::GROUP, machines::INSTANCES),
     ("harvesterhci.io", "settings"),
     ("harvesterhci.io", "virtualmachineimages"),
     ("harvesterhci.io", "virtualmachinebackups"),
     ("harvesterhci.io", "virtualmachinerestores"),
     ("harvesterhci.io", "virtualmachinetemplateversions"),
+    ("harvesterhci.io", "supportbundles"),
 ];
 
 /// What is about to happen.
@@ -160,6 +162,7 @@ impl ApiServer {
             ("harvesterhci.io", "virtualmachinetemplateversions") => {
                 self.admit_template_version(call, new, old).await
             }
+            ("harvesterhci.io", "supportbundles") => self.admit_bundle(call, new, old).await,
             ("harvesterhci.io", "keypairs") => {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())

@@ -37,6 +37,7 @@ mod sealing;
 mod settings;
 mod snapshot_quotas;
 mod subscribing;
+mod support_bundles;
 mod templates;
 mod two_servers;
 mod uploading;

@@ -21,6 +21,7 @@ mod scenario;
 mod settings;
 mod snapshot_quotas;
 mod snapshots;
+mod support_bundles;
 mod templates;
 mod token;
 

@@ -28,6 +28,7 @@ pub mod secret;
 pub mod service_account;
 pub mod setting;
 pub mod storage_class;
+pub mod support_bundle;
 pub mod token;
 pub mod user;
 pub mod version;
@@ -97,6 +98,7 @@ pub fn built_in() -> Vec<Kind> {
         addon::kind(),
         version::kind(),
         harvester_resource_quota::kind(),
+        support_bundle::kind(),
         network_attachment_definition::kind(),
         cluster_network::kind(),
         ip_pool::kind(),

@@ -129,6 +129,15 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         ("setting", vec![on(&["get", "list", "patch", "watch"], HARVESTER, &["settings"])]),
+        (
+            "support-bundle",
+            vec![
+                on(&["delete", "get", "list", "update", "watch"], HARVESTER, &["supportbundles"]),
+                on(follow, CORE, &["nodes"]),
+                on(follow, HARVESTER, &["settings"]),
+                on(&["create"], CORE, &["events"]),
+            ],
+        ),
         ("token", vec![on(&["delete", "list"], "management.cattle.io", &["tokens"])]),
         (
             "virtual-machine",

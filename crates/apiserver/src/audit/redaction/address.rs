@@ -1,4 +1,4 @@
-//! Addresses: of requests, and in objects. What may stand in a query is what is known to; a token in one is common.
+//! Addresses of requests. What may stand in a query is what is known to; a token in one is common.
 
 use http::Uri;
 
@@ -69,16 +69,6 @@ pub fn shown_uri(uri: &Uri) -> String {
     shown
 }
 
-/// An address in an object, without who may enter and with what.
-pub fn shown_url(url: &str) -> String {
-    let (before, rest) = url.split_once("://").unwrap_or(("", url));
-    let path_at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host_at = rest[..path_at].rfind('@').map_or(0, |at| at + 1);
-    let end = rest.find(['?', '#']).unwrap_or(rest.len());
-    let scheme = if before.is_empty() { String::new() } else { format!("{before}://") };
-    format!("{scheme}{}", &rest[host_at..end.max(host_at)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,20 +84,5 @@ mod tests {
         assert_eq!(shown("/x?hunter2"), "/x?redacted");
         assert_eq!(shown("/x?%77atch=hunter2"), "/x?redacted");
         assert!(shown(&format!("/{}", "a".repeat(10_000))).len() < 5000);
-    }
-
-    #[test]
-    fn an_address_shows_neither_user_nor_query() {
-        assert_eq!(shown_url("https://jo:hunter2@host:1/a.img?sig=x#y"), "https://host:1/a.img");
-        assert_eq!(shown_url("https://host/a@b"), "https://host/a@b");
-        assert_eq!(shown_url("host?x"), "host");
-        assert_eq!(shown_url(""), "");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_address_makes_it_panic(url in ".{0,60}") {
-            let _ = shown_url(&url);
-        }
     }
 }

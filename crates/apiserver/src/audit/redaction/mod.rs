@@ -16,18 +16,16 @@
 
 mod address;
 mod class;
-mod looks;
 mod tree;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use sheaf_resources::redaction::REDACTED;
 
 pub(super) use self::address::shown_uri;
 use self::class::Class;
 use crate::{body, request::ResourceRequest, status::ApiError};
 
-/// What stands in place of what must not be said.
-const REDACTED: &str = "redacted";
 /// Larger bodies are not in the log.
 const LARGEST: usize = 256 * 1024;
 

@@ -1,13 +1,12 @@
 //! Takes out of a body what must not be said: objects, lists, tables and patches alike.
 
 use serde_json::{Map, Value};
-
-use super::{
-    REDACTED,
-    address::shown_url,
-    class::Class,
+use sheaf_resources::redaction::{
     looks::{is_secret_name, is_secret_text},
+    text::shown_url,
 };
+
+use super::{REDACTED, class::Class};
 
 /// What of the metadata of a closed object is harmless. Annotations are not: what was applied last is among them.
 const METADATA: &[&str] = &[

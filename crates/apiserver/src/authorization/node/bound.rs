@@ -4,6 +4,8 @@
 //!   they run, is for others to say.
 //! - Of Secrets it reads, one by one and by name, those that such a machine refers to. It never lists any: a node that
 //!   was broken into has the secrets of its own machines and no others.
+//! - Of support bundles it sees all, and says how those stand that it makes. While it makes one it reads, without their
+//!   secrets, the objects that go into it. One that it finished it cannot begin again.
 //! - Of volumes, images and contents of snapshots it sees all, for they say nothing secret, and changes its own: how they
 //!   stand, and that their data is gone.
 
@@ -13,6 +15,7 @@ use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{
         persistent_volume::{self, HOSTNAME_LABEL},
+        support_bundle,
         virtual_machine_image::{self, IMAGE_TYPE_LABEL},
         virtual_machine_instance::{
             FOREGROUND_FINALIZER, spec::VirtualMachineInstanceSpec, status::VirtualMachineInstanceStatus,
@@ -30,6 +33,7 @@ use crate::identity::{Directory, objects::text};
 pub const GROUP: &str = "kubevirt.io";
 pub const INSTANCES: &str = "virtualmachineinstances";
 const HARVESTER: &str = "harvesterhci.io";
+const BUNDLES: &str = "supportbundles";
 const NETWORK: &str = "network.harvesterhci.io";
 
 pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) -> Opinion {
@@ -61,8 +65,18 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) 
             "list" | "watch" => no(format!("node '{node}' can only get Secrets by name")),
             _ => no(String::new()),
         },
+        (HARVESTER, BUNDLES, crate::support_bundle::CLUSTER) if asked.verb == "get" => {
+            let bundle = seen.object(HARVESTER, BUNDLES, asked.namespace, asked.name);
+            match bundle.is_some_and(|bundle| is_made_on(node, &bundle)) {
+                true => Opinion::Allow,
+                false => {
+                    no(format!("node '{node}' can only read what goes into a support bundle that it makes"))
+                }
+            }
+        }
         // As with instances, which of them it may write is admission's to check.
-        ("", "persistentvolumes", "" | "status")
+        (HARVESTER, BUNDLES, "")
+        | ("", "persistentvolumes", "" | "status")
         | (HARVESTER, "virtualmachineimages", "")
         | (volume_snapshot::GROUP, "volumesnapshotcontents", "" | "status")
             if reads || writes =>
@@ -124,6 +138,14 @@ pub(super) fn admit(node: &str, written: &Written<'_>) -> Result<(), String> {
             };
             admit_report(node, written, is_kept, virtual_machine_image::DATA_FINALIZER)
         }
+        (HARVESTER, BUNDLES) => {
+            let is_finished = |old: &Value| !is_made_on(node, old);
+            if written.old.is_some_and(is_finished) {
+                let me = quoted(node);
+                return Err(format!("node {me} is not allowed to modify {BUNDLES} that it does not make"));
+            }
+            admit_report(node, written, |bundle| text(bundle, "/status/nodeName") == node, NO_FINALIZER)
+        }
         (volume_snapshot::GROUP, "volumesnapshotcontents") => {
             let is_kept = |content: &Value| {
                 content["metadata"]["annotations"][volume_snapshot_content::NODE_ANNOTATION] == node
@@ -133,6 +155,14 @@ pub(super) fn admit(node: &str, written: &Written<'_>) -> Result<(), String> {
         _ => Ok(()),
     }
 }
+
+/// Whether a node is making this bundle.
+fn is_made_on(node: &str, bundle: &Value) -> bool {
+    text(bundle, "/status/nodeName") == node && text(bundle, "/status/state") == support_bundle::GENERATING
+}
+
+/// For kinds that a node has no mark on.
+const NO_FINALIZER: &str = "";
 
 /// A node says how its own objects stand and takes its own mark off them. All else in them is others' to say.
 fn admit_report(
