@@ -18,11 +18,12 @@ use crate::{
     authorization::{self, Decision},
     body, discovery,
     fairness::queues::Seat,
-    identity::{PeerCertificate, User, credentials},
+    identity::{PeerCertificate, User, credentials, session_cookie},
     machines,
     metrics::RequestLabels,
     negotiate,
     openapi::Answer,
+    rancher,
     registry::Catalogue,
     request::{Query, ResourceRequest, Target, Verb, target},
     respond::{self, ApiResponse, Warnings},
@@ -34,12 +35,6 @@ use crate::{
 
 /// Requests that are not watches are given up after this.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Where a name and a password are exchanged for a token.
-const LOGIN: &str = "/v3-public/localProviders/local";
-
-/// Where people change their password.
-const USERS: &str = "/v3/users";
 
 /// Posting here makes a new key for secrets at rest; see [`crate::encryption`].
 pub const ROTATE_KEY: &str = "/sheaf/encryption-key/rotate";
@@ -85,7 +80,7 @@ impl ApiServer {
         };
         let (response, error) = match answer {
             Ok(response) => (response, None),
-            Err(why) => (respond::error(&why), Some(why)),
+            Err(why) => (rancher::error(&target, &why), Some(why)),
         };
         let response = trail.finish(self, response, error.as_ref()).await;
         let labels = RequestLabels { code: response.status().as_u16().into(), ..labels };
@@ -107,25 +102,22 @@ impl ApiServer {
         B::Error: fmt::Display,
     {
         if let Target::Path(path) = target
-            && path.starts_with("/v3-public/")
+            && rancher::is_public(path)
         {
             // Nobody has said who they are yet: nothing is read that is not a login.
-            if parts.method != Method::POST || path != LOGIN {
-                return self.public_login(parts, path, query, &Bytes::new()).await;
-            }
-            let login = self.intake.take_login(body).await?;
-            return self.public_login(parts, path, query, &login.body).await;
+            let login = match rancher::is_login(&parts.method, path, query) {
+                true => Some(self.intake.take_login(body).await?),
+                false => None,
+            };
+            return self
+                .answer_public(parts, path, query, peer, login.as_ref().map(|taken| &taken.body))
+                .await;
         }
         let user = self.identify(parts, peer, trail)?;
         if let Target::Path(path) = target
-            && path == USERS
+            && let Some(place) = rancher::place(path)
         {
-            // Who has not said who they are is turned away before anything is read.
-            if parts.method != Method::POST || user.name == crate::identity::ANONYMOUS {
-                return self.answer_users(parts, path, query, &Bytes::new(), &user).await;
-            }
-            let taken = self.intake.take(&user.name, body).await?;
-            return self.answer_users(parts, path, query, &taken.body, &user).await;
+            return self.answer_rancher(parts, body, query, &place, &user, peer, trail).await;
         }
         match target {
             Target::Resource(request) if request.group == machines::GROUP => {
@@ -181,6 +173,9 @@ impl ApiServer {
         let explicit = peer.identity.is_some() || peer.certificate.is_some();
         if explicit || credentials::is_presented(&parts.headers) {
             parts.extensions.insert(credentials::Explicit);
+        } else if let Ok(Some(session)) = session_cookie::token(&parts.headers) {
+            trail.known(&user);
+            session_cookie::check(parts, &session).map_err(|why| ApiError::cross_site(&why))?;
         }
         credentials::strip(&mut parts.headers);
         trail.known(&user);
@@ -262,7 +257,7 @@ impl ApiServer {
         self.must_be_allowed(user, &attributes, Some(trail))
     }
 
-    async fn answer_resource(
+    pub(crate) async fn answer_resource(
         &self,
         parts: &Parts,
         body: Bytes,

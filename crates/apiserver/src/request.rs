@@ -167,7 +167,7 @@ pub(crate) fn is_yes(value: &str) -> bool {
 }
 
 /// `None` when the text is not valid percent-encoded UTF-8.
-fn percent_decode(text: &str) -> Option<String> {
+pub(crate) fn percent_decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_string());
     }

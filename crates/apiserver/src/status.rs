@@ -77,6 +77,16 @@ impl ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
+    /// A browser's session was used by a page that may not. Rancher's code and word for it.
+    pub fn cross_site(why: &dyn std::error::Error) -> Self {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "InvalidCSRFToken", why.to_string())
+    }
+
+    /// Something that makes no sense for whoever asks for it. Rancher's code and word for it.
+    pub fn invalid_action(message: impl Into<String>) -> Self {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "InvalidAction", message)
+    }
+
     /// `message` is the whole sentence, as the authorizer words it.
     pub fn forbidden(what: Named<'_>, name: &str, message: impl Into<String>) -> Self {
         ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message).about(what, name)
@@ -375,6 +385,7 @@ pub mod success {
     pub const OK: StatusCode = StatusCode::OK;
     pub const CREATED: StatusCode = StatusCode::CREATED;
     pub const ACCEPTED: StatusCode = StatusCode::ACCEPTED;
+    pub const NO_CONTENT: StatusCode = StatusCode::NO_CONTENT;
     /// The connection is a stream from here on.
     pub const HANDED_OVER: StatusCode = StatusCode::SWITCHING_PROTOCOLS;
     pub const MOVED: StatusCode = StatusCode::MOVED_PERMANENTLY;

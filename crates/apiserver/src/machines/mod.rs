@@ -13,7 +13,6 @@
 pub mod agents;
 mod instance;
 pub mod listing;
-mod origin;
 mod power;
 mod screen;
 mod streams;

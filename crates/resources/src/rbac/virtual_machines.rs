@@ -93,6 +93,8 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             vec![
                 named(on(&["get", "watch"], HARVESTER, &["settings"]), &OPEN_SETTINGS),
                 on(READ, NETWORK, &["clusternetworks"]),
+                // What a dashboard shows to everybody.
+                on(READ, "management.cattle.io", &["settings"]),
             ],
         ),
         role("harvesterhci.io:cloudprovider", cloud_provider()),
