@@ -4,7 +4,8 @@ use std::{env, path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
 use sheaf_cli::{
-    ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig, console, demo, image, image_download,
+    ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig, UserConfig, console, demo, image,
+    image_download, user,
 };
 use sheaf_world::World;
 use tokio::runtime::{Builder, Runtime};
@@ -50,6 +51,11 @@ pub fn upload_image(config: &UploadConfig) -> Result<ExitCode, Failure> {
 pub fn download_image(config: &DownloadConfig) -> Result<ExitCode, Failure> {
     runtime()?.block_on(image_download::download(config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+pub fn user(config: &UserConfig) -> Result<ExitCode, Failure> {
+    let said = runtime()?.block_on(user::run(config, &World::real().chance))?;
+    look::print(&said)
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -70,6 +70,8 @@ pub enum Failure {
     Console(#[from] sheaf_cli::console::ConsoleError),
     #[error(transparent)]
     Image(#[from] sheaf_cli::image::ImageError),
+    #[error(transparent)]
+    User(#[from] sheaf_cli::user::UserError),
     #[error("cannot make the first administrator")]
     Administrator(#[from] UserError),
     #[error("the node at {server} did not do it: is it running?")]

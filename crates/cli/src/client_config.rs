@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    BadSetting, Host,
-    args::{ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, UploadArgs},
+    BadSetting, Host, Secret, admin_password_file,
+    args::{
+        ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, GrantArgs, UploadArgs,
+        UserCommand,
+    },
 };
 
 const LONGEST: usize = 63;
@@ -52,6 +55,93 @@ pub struct DownloadConfig {
     pub namespace: String,
     /// What is there already is replaced when all of it has come.
     pub file: PathBuf,
+}
+
+/// `sheaf user`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserConfig {
+    pub kubeconfig: PathBuf,
+    pub wish: UserWish,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserWish {
+    Create { name: String, display_name: String, groups: Vec<String>, password: Option<Secret> },
+    List,
+    SetPassword { name: String, password: Option<Secret> },
+    Delete { name: String },
+    Grant(Grant),
+    Revoke(Grant),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub who: String,
+    pub role: String,
+    /// `None` for all of them.
+    pub namespace: Option<String>,
+    pub is_group: bool,
+}
+
+pub fn user(command: UserCommand, host: &Host) -> Result<UserConfig, BadSetting> {
+    let password = |file: Option<PathBuf>| {
+        file.as_deref().map(|file| admin_password_file::read_for("--password-file", file)).transpose()
+    };
+    let (cluster, wish) = match command {
+        UserCommand::Create(args) => {
+            let wish = UserWish::Create {
+                // What somebody signs in with may be more than a name of an object.
+                name: path_segment("NAME", args.name)?,
+                display_name: args.display_name,
+                groups: args.groups,
+                password: password(args.password_file)?,
+            };
+            (args.cluster, wish)
+        }
+        UserCommand::List(cluster) => (cluster, UserWish::List),
+        UserCommand::Passwd(args) => {
+            let password = password(args.password_file)?;
+            (args.cluster, UserWish::SetPassword { name: path_segment("NAME", args.name)?, password })
+        }
+        UserCommand::Delete(args) => {
+            (args.cluster, UserWish::Delete { name: path_segment("NAME", args.name)? })
+        }
+        UserCommand::Grant(args) => {
+            let (cluster, grant) = grant(args)?;
+            (cluster, UserWish::Grant(grant))
+        }
+        UserCommand::Revoke(args) => {
+            let (cluster, grant) = grant(args)?;
+            (cluster, UserWish::Revoke(grant))
+        }
+    };
+    Ok(UserConfig { kubeconfig: kubeconfig(cluster, host)?, wish })
+}
+
+fn grant(args: GrantArgs) -> Result<(ClusterArgs, Grant), BadSetting> {
+    let grant = Grant {
+        who: path_segment("WHO", args.who)?,
+        role: path_segment("ROLE", args.role)?,
+        namespace: args.namespace.map(|namespace| name("--namespace", namespace)).transpose()?,
+        is_group: args.group,
+    };
+    Ok((args.cluster, grant))
+}
+
+/// What becomes a part of an address.
+fn path_segment(setting: &'static str, text: String) -> Result<String, BadSetting> {
+    let fits = |text: &str| {
+        (1..=128).contains(&text.len())
+            && !text.starts_with('.')
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_:@+".contains(&b))
+    };
+    match fits(&text) {
+        true => Ok(text),
+        false => {
+            let problem = "it cannot be part of an address".to_owned();
+            Err(BadSetting::new(setting, &text, problem, "letters, digits and . - _ : @ +"))
+        }
+    }
 }
 
 pub fn demo(args: DemoArgs, host: &Host) -> Result<DemoConfig, BadSetting> {

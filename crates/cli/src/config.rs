@@ -21,7 +21,7 @@ use crate::{
         Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, ImageCommand, InstallArgs, KubeconfigArgs,
         UpArgs, VmCommand,
     },
-    client_config::{self, ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig},
+    client_config::{self, ConsoleConfig, DemoConfig, DownloadConfig, UploadConfig, UserConfig},
     kubeconfig, node_name,
 };
 
@@ -37,6 +37,7 @@ pub enum Config {
     Console(ConsoleConfig),
     UploadImage(UploadConfig),
     DownloadImage(DownloadConfig),
+    User(UserConfig),
     Kubeconfig(KubeconfigConfig),
     /// The data directory of the node whose key to rotate.
     RotateKey(PathBuf),
@@ -130,6 +131,7 @@ impl Config {
             Command::Image(ImageCommand::Download(args)) => {
                 Config::DownloadImage(client_config::download(args, host)?)
             }
+            Command::User(command) => Config::User(client_config::user(command, host)?),
             Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
             Command::RotateKey(args) => Config::RotateKey(data_dir(&args.data_dir)?),
             Command::Doctor(args) => Config::Doctor(doctor(args)?),

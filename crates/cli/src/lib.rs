@@ -4,7 +4,7 @@
 //! tree ([`Config`]); nothing behind it looks at arguments again. What cannot be used is a
 //! [`BadSetting`]: which setting, what was read, what would fit. The commands that only
 //! look ([`doctor`], [`version`], [`kubeconfig`]) live here too, and those that ask a cluster as any client would
-//! ([`demo`], [`console`], [`image`]).
+//! ([`demo`], [`console`], [`image`], [`user`]).
 //!
 //! Deliberately absent: anything that runs a node. That is wired in the binary.
 
@@ -26,12 +26,15 @@ mod node_name;
 mod progress;
 mod secret;
 mod terminal;
+pub mod user;
 pub mod version;
 
 pub use args::{Args, AuditLevel, LogFormat, OutputFormat};
 pub use bad_setting::BadSetting;
 pub use clap_complete::Shell;
-pub use client_config::{ConsoleConfig, DemoConfig, DemoImage, DownloadConfig, UploadConfig};
+pub use client_config::{
+    ConsoleConfig, DemoConfig, DemoImage, DownloadConfig, Grant, UploadConfig, UserConfig, UserWish,
+};
 pub use config::{Config, DoctorConfig, DownConfig, InstallConfig, KubeconfigConfig, Listen, UpConfig};
 pub use host::Host;
 pub use secret::Secret;

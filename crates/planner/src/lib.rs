@@ -10,6 +10,8 @@ pub mod network_config;
 pub mod placement;
 pub mod role_aggregation;
 pub mod snapshot_usage;
+pub mod topology;
+pub mod user_deletion;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;

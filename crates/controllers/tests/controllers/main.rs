@@ -23,5 +23,6 @@ mod snapshot_quotas;
 mod snapshots;
 mod templates;
 mod token;
+mod user;
 
 use sheaf_testbed::simulated_node;
