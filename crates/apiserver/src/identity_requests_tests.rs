@@ -215,6 +215,7 @@ async fn only_a_person_with_a_password_changes_one() {
     let (code, answer) = house.as_root(Method::POST, CHANGE, wish.clone()).await;
     assert_eq!(code, 403, "{answer}");
     let token = house.token(FIRST).await;
+    assert_eq!(house.change(&token, FIRST, SECOND).await.0, 200);
     assert_eq!(house.ask(Method::GET, CHANGE, &token, Value::Null).await.0, 405);
     assert_eq!(house.ask(Method::POST, "/v3/users?action=other", &token, wish).await.0, 404);
 }

@@ -174,6 +174,11 @@ impl LocalUsers {
         }
     }
 
+    /// Whether somebody signs in with it already, or is called so.
+    pub(crate) fn is_taken(&self, username: &str) -> bool {
+        self.by_username(username).is_some() || self.by_id(username).is_ok()
+    }
+
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Value>> {
         self.by_id(id).ok()
     }

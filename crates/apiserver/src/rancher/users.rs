@@ -67,10 +67,11 @@ impl ApiServer {
         }
     }
 
-    /// The object of whoever asks, if they are a local user and not one who only has the name.
+    /// The object of whoever asks, if they are a local user and not one who only has the name: a certificate may say any
+    /// name, and so may who acts as somebody else.
     pub(super) fn oneself(&self, asked: &Asked<'_>) -> Option<Arc<Value>> {
         let user = self.users().find(&asked.user.name)?;
-        (uid(&user) == asked.user.uid || asked.user.uid.is_empty()).then_some(user)
+        (!uid(&user).is_empty() && uid(&user) == asked.user.uid).then_some(user)
     }
 
     /// Somebody's object, for who may see it. Who may not learns nothing, also not whether there is one.
@@ -109,6 +110,11 @@ impl ApiServer {
         // Who may not is told so before anything about the user is judged.
         if !self.may(asked.user, "create", GROUP, USERS, "") {
             return Err(self.refused_verb(asked, Verb::Create, ""));
+        }
+        self.reach(Freshness::Latest).await?;
+        if self.users().is_taken(username) {
+            let duplicate = FieldError::duplicate(&FieldPath::new("username"), username);
+            return Err(ApiError::invalid(GROUP, "User", username, &[duplicate]));
         }
         check_strength(username, password).map_err(|why| invalid(username, "password", &why.to_string()))?;
         let mut user = json!({
