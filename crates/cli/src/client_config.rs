@@ -265,6 +265,30 @@ mod tests {
     }
 
     #[test]
+    fn a_role_is_for_one_namespace_unless_it_is_said_to_be_for_all() {
+        let wish = |words: &[&str]| match parse(None, &[&["user"], words].concat()).unwrap() {
+            Config::User(config) => config.wish,
+            other => panic!("{other:?}"),
+        };
+        let grant = |namespace: Option<&str>, is_group| Grant {
+            who: "anna".into(),
+            role: "edit".into(),
+            namespace: namespace.map(str::to_owned),
+            is_group,
+        };
+        assert_eq!(wish(&["grant", "anna", "edit", "-n", "web"]), UserWish::Grant(grant(Some("web"), false)));
+        let everywhere = wish(&["revoke", "anna", "edit", "--everywhere", "--group"]);
+        assert_eq!(everywhere, UserWish::Revoke(grant(None, true)));
+        let both = ["sheaf", "user", "grant", "anna", "edit", "-n", "web", "--everywhere"];
+        for unclear in [&both[..5], &both[..]] {
+            Args::try_parse_from(unclear).unwrap_err();
+        }
+        for odd in ["a/b", "..", "", "a b", "a?b"] {
+            assert_eq!(parse(None, &["user", "delete", odd]).unwrap_err().setting, "NAME", "{odd}");
+        }
+    }
+
+    #[test]
     fn a_name_that_is_none_is_refused_before_anybody_is_asked() {
         for name in ["", "Demo", "a.b", "-a", "a-", "a/b", &"a".repeat(64)] {
             let why = parse(None, &["image", "upload", "file", &format!("--name={name}")]).unwrap_err();

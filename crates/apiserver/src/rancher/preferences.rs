@@ -1,7 +1,7 @@
 //! `/v1/userpreferences`: what a dashboard remembers of somebody.
 //!
-//! Everybody has one set of their own and sees no other. It is a ConfigMap with the user's name in a namespace of its own,
-//! which names its user as owner: it goes when they go, and does not serve another one of the name.
+//! Everybody has one set of their own and sees no other. It is a ConfigMap in a namespace of its own, which names its user as
+//! owner: it goes when they go, and does not serve another one of the name.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -71,7 +71,8 @@ impl ApiServer {
     }
 
     fn kept(&self, name: &str) -> Option<Value> {
-        Some(self.cache.get(&Resource::new("", "configmaps"), &place(NAMESPACE, name))?.to_value())
+        let there = place(NAMESPACE, &map_of(name));
+        Some(self.cache.get(&Resource::new("", "configmaps"), &there)?.to_value())
     }
 
     async fn keep_preferences(&self, asked: &Asked<'_>, data: Map<String, Value>) -> Result<(), ApiError> {
@@ -81,7 +82,7 @@ impl ApiServer {
         };
         let kept = self.kept(own);
         let mut object = kept.clone().unwrap_or_else(|| {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": own, "namespace": NAMESPACE}})
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map_of(own), "namespace": NAMESPACE}})
         });
         object["data"] = data.into();
         object["metadata"]["ownerReferences"] = json!(made_for(&user));
@@ -91,6 +92,11 @@ impl ApiServer {
         self.ask_as_server(&wanted).await?;
         self.reach(Freshness::Latest).await
     }
+}
+
+/// Every namespace has ConfigMaps of the cluster's, and somebody may be called like one.
+fn map_of(user: &str) -> String {
+    format!("of-{user}")
 }
 
 /// Texts by name, and not too many.

@@ -135,7 +135,7 @@ impl ApiServer {
     }
 
     /// Somebody has chosen a password. That it is not written down does no harm but to ask once more.
-    pub(super) async fn first_login_is_over(&self) {
+    pub async fn first_login_is_over(&self) {
         let Some(mut setting) = self.management_setting(FIRST_LOGIN) else { return };
         if effective(&setting) == "false" {
             return;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::{
     house::{House, MAPS},
     visitors::{
-        Browser, CHANGE, HOST, LOGIN, TOKENS_API, USERS_API, ask, bearing, join, join_admin, login, password,
-        token,
+        Browser, CHANGE, HOST, LOGIN, TOKENS_API, USERS_API, ask, ask_from, bearing, join, join_admin, login,
+        password, token,
     },
 };
 
@@ -255,6 +255,31 @@ async fn nobody_learns_who_exists_from_a_refused_login() {
         let code = ask(&house, Method::POST, LOGIN, &[], odd).await.code;
         assert!([400, 401, 429].contains(&code), "{odd}: {code}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_who_guess_are_slowed_down_and_lock_nobody_out() {
+    let house = House::new().await;
+    join(&house, "anna").await;
+    let attempt = async |address: String, word: &str| {
+        let wish = json!({"username": "anna", "password": word}).to_string();
+        ask_from(&house, &address, Method::POST, LOGIN, &[], &wish).await.code
+    };
+    let mut judged = 0;
+    for n in 0..200 {
+        // Whatever they say about where they come from.
+        let code = attempt(format!("198.51.100.{}:{}", n % 200 + 1, 1000 + n), "a guess at a password").await;
+        assert!([401, 429].contains(&code), "{code}");
+        judged += usize::from(code == 401);
+    }
+    assert!(judged <= 12, "{judged} guesses were judged");
+    let right = password("anna");
+    assert_eq!(attempt("203.0.113.5:1".into(), &right).await, 429, "from somewhere new one has to wait");
+    assert_eq!(attempt("192.0.2.7:9999".into(), &right).await, 201, "from where she signed in before, not");
+    let forged = [("x-forwarded-for", "192.0.2.7"), ("x-real-ip", "192.0.2.7")];
+    let wish = json!({"username": "anna", "password": right}).to_string();
+    let said = ask_from(&house, "203.0.113.5:1", Method::POST, LOGIN, &forged, &wish).await;
+    assert_eq!(said.refusal(), (429, "TooManyRequests"), "nobody is believed where they come from");
 }
 
 #[tokio::test(start_paused = true)]

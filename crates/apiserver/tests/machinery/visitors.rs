@@ -50,13 +50,23 @@ pub fn password(of: &str) -> String {
 
 /// Asks as a stranger would, over the network.
 pub async fn ask(house: &House, method: Method, uri: &str, headers: &[(&str, &str)], body: &str) -> Said {
+    ask_from(house, "192.0.2.7:4711", method, uri, headers, body).await
+}
+
+pub async fn ask_from(
+    house: &House,
+    address: &str,
+    method: Method,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Said {
     let mut request = Request::builder().method(method).uri(uri).header("host", HOST);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-    let address: SocketAddr = "192.0.2.7:4711".parse().unwrap();
-    let peer = Peer { address: Some(address), ..Peer::default() };
+    let peer = Peer { address: Some(address.parse::<SocketAddr>().unwrap()), ..Peer::default() };
     let response = house.server.handle(request, &peer).await;
     let code = response.status().as_u16();
     let header = |name: &str| {
