@@ -306,6 +306,14 @@ async fn a_kubeconfig_is_its_asker_s_and_lasts_as_long_as_the_setting_says() {
     let action = "/v3/clusters/local?action=generateKubeconfig";
     let (config, _) = expires(bearing(&house, &anna, Method::POST, action, Value::Null).await.ok());
     assert_eq!(config["clusters"][0]["cluster"]["server"], "https://cluster.example/k8s/clusters/local");
+    let ttl = "/apis/harvesterhci.io/v1beta1/settings/kubeconfig-default-token-ttl-minutes";
+    house.patch(ttl, "merge-patch", json!({"value": "30"})).await.ok();
+    let (_, short) = expires(bearing(&house, &anna, Method::POST, action, Value::Null).await.ok());
+    let me = "/v3/users?me=true";
+    tokio::time::sleep(Duration::from_secs(29 * 60)).await;
+    assert_eq!(bearing(&house, &short, Method::GET, me, Value::Null).await.code, 200);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bearing(&house, &short, Method::GET, me, Value::Null).await.code, 401);
 }
 
 #[tokio::test(start_paused = true)]
