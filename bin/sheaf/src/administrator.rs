@@ -26,6 +26,9 @@ pub async fn ensure(node: &Node, api: &ApiServer) -> Result<(), Failure> {
             must_change_password,
         };
         users.ensure(&new, password.reveal()).await?;
+        if !must_change_password {
+            api.first_login_is_over().await;
+        }
     }
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

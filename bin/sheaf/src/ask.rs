@@ -4,8 +4,8 @@ use std::{env, path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
 use sheaf_cli::{
-    ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig, console, demo, image,
-    image_download, support_bundle,
+    ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig, UserConfig, console, demo,
+    image, image_download, support_bundle, user,
 };
 use sheaf_world::World;
 use tokio::runtime::{Builder, Runtime};
@@ -57,6 +57,11 @@ pub fn download_image(config: &DownloadConfig) -> Result<ExitCode, Failure> {
 pub fn support_bundle(config: &SupportBundleConfig) -> Result<ExitCode, Failure> {
     let fetched = runtime()?.block_on(support_bundle::run(config))?;
     look::print(&fetched.as_text())
+}
+
+pub fn user(config: &UserConfig) -> Result<ExitCode, Failure> {
+    let said = runtime()?.block_on(user::run(config, &World::real().chance))?;
+    look::print(&said)
 }
 
 fn runtime() -> Result<Runtime, Failure> {

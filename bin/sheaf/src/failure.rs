@@ -72,6 +72,8 @@ pub enum Failure {
     Image(#[from] sheaf_cli::image::ImageError),
     #[error(transparent)]
     SupportBundle(#[from] sheaf_cli::support_bundle::SupportBundleError),
+    #[error(transparent)]
+    User(#[from] sheaf_cli::user::UserError),
     #[error("cannot make the first administrator")]
     Administrator(#[from] UserError),
     #[error("the node at {server} did not do it: is it running?")]

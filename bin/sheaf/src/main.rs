@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Config::UploadImage(config) => ask::upload_image(&config),
         Config::DownloadImage(config) => ask::download_image(&config),
         Config::SupportBundle(config) => ask::support_bundle(&config),
+        Config::User(config) => ask::user(&config),
         Config::Kubeconfig(config) => look::kubeconfig(&config),
         Config::RotateKey(data_dir) => ask::rotate_key(&data_dir),
         Config::Doctor(config) => look::doctor(&config),

@@ -18,11 +18,12 @@ use crate::{
     authorization::{self, Decision},
     body, discovery,
     fairness::queues::Seat,
-    identity::{PeerCertificate, User, credentials},
+    identity::{PeerCertificate, User, credentials, session_cookie},
     machines,
     metrics::RequestLabels,
     negotiate,
     openapi::Answer,
+    rancher,
     registry::Catalogue,
     request::{Query, ResourceRequest, Target, Verb, target},
     respond::{self, ApiResponse, Warnings},
@@ -35,12 +36,6 @@ use crate::{
 
 /// Requests that are not watches are given up after this.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Where a name and a password are exchanged for a token.
-const LOGIN: &str = "/v3-public/localProviders/local";
-
-/// Where people change their password.
-const USERS: &str = "/v3/users";
 
 /// Posting here makes a new key for secrets at rest; see [`crate::encryption`].
 pub const ROTATE_KEY: &str = "/sheaf/encryption-key/rotate";
@@ -108,25 +103,22 @@ impl ApiServer {
         B::Error: fmt::Display,
     {
         if let Target::Path(path) = target
-            && path.starts_with("/v3-public/")
+            && rancher::is_public(path)
         {
             // Nobody has said who they are yet: nothing is read that is not a login.
-            if parts.method != Method::POST || path != LOGIN {
-                return self.public_login(parts, path, query, &Bytes::new()).await;
-            }
-            let login = self.intake.take_login(body).await?;
-            return self.public_login(parts, path, query, &login.body).await;
+            let login = match rancher::is_login(&parts.method, path, query) {
+                true => Some(self.intake.take_login(body).await?),
+                false => None,
+            };
+            return self
+                .answer_public(parts, path, query, peer, login.as_ref().map(|taken| &taken.body))
+                .await;
         }
         let user = self.identify(parts, peer, trail)?;
         if let Target::Path(path) = target
-            && path == USERS
+            && let Some(place) = rancher::place(path)
         {
-            // Who has not said who they are is turned away before anything is read.
-            if parts.method != Method::POST || user.name == crate::identity::ANONYMOUS {
-                return self.answer_users(parts, path, query, &Bytes::new(), &user).await;
-            }
-            let taken = self.intake.take(&user.name, body).await?;
-            return self.answer_users(parts, path, query, &taken.body, &user).await;
+            return self.answer_rancher(parts, body, query, &place, &user, peer, trail).await;
         }
         match target {
             Target::Resource(request) => self.answer_request(parts, body, query, request, &user, trail).await,
@@ -202,6 +194,9 @@ impl ApiServer {
         let explicit = peer.identity.is_some() || peer.certificate.is_some();
         if explicit || credentials::is_presented(&parts.headers) {
             parts.extensions.insert(credentials::Explicit);
+        } else if let Ok(Some(session)) = session_cookie::token(&parts.headers) {
+            trail.known(&user);
+            session_cookie::check(parts, &session).map_err(|why| ApiError::cross_site(&why))?;
         }
         credentials::strip(&mut parts.headers);
         trail.known(&user);
@@ -288,7 +283,7 @@ impl ApiServer {
         self.must_be_allowed(user, &attributes, Some(trail))
     }
 
-    async fn answer_resource(
+    pub(crate) async fn answer_resource(
         &self,
         parts: &Parts,
         body: Bytes,
@@ -431,6 +426,7 @@ impl ApiServer {
 /// Why not, in the words of the API that was asked.
 fn told(why: &ApiError, target: &Target, query: &Query) -> ApiResponse {
     match target {
+        Target::Path(path) if rancher::answers(path) => rancher::error(path, why),
         Target::Path(path) if virtual_machine_image::asked(path, query).is_none() => {
             match steve::address::read(path, query) {
                 Some(address) => steve::refusal::told(why, &address),

@@ -28,6 +28,7 @@ pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
 mod quota;
+mod rancher;
 pub mod registry;
 pub mod request;
 pub mod respond;
@@ -228,5 +229,7 @@ fn cores(threads: bool) -> usize {
     }
 }
 
-mod identity_requests;
 mod identity_view;
+
+#[cfg(test)]
+mod identity_requests_tests;

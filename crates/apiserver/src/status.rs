@@ -77,6 +77,16 @@ impl ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
+    /// A browser's session was used by a page that may not. Rancher's code and word for it.
+    pub fn cross_site(why: &dyn std::error::Error) -> Self {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "InvalidCSRFToken", why.to_string())
+    }
+
+    /// Something that makes no sense for whoever asks for it. Rancher's code and word for it.
+    pub fn senseless(message: impl Into<String>) -> Self {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "InvalidAction", message)
+    }
+
     /// `message` is the whole sentence, as the authorizer words it.
     pub fn forbidden(what: Named<'_>, name: &str, message: impl Into<String>) -> Self {
         ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message).about(what, name)

@@ -1,4 +1,4 @@
-//! Reads the file that `--admin-password-file` names.
+//! Reads a file with a password, as `--admin-password-file` names one.
 //!
 //! Refused: what other users of this host can read (it is a secret no longer) or what
 //! others than its owner can write. Group-readable is let through, since that is how
@@ -14,7 +14,12 @@ const FITS: &str = "a file of mode 0600 with one line: the password, 12 to 256 c
 
 /// The password in `path`, without the line end that editors leave.
 pub fn read(path: &Path) -> Result<Secret, BadSetting> {
-    let bad = |problem: String| BadSetting::new("--admin-password-file", path.display(), problem, FITS);
+    read_for("--admin-password-file", path)
+}
+
+/// The same for another setting that names such a file.
+pub fn read_for(setting: &'static str, path: &Path) -> Result<Secret, BadSetting> {
+    let bad = |problem: String| BadSetting::new(setting, path.display(), problem, FITS);
     let about = fs::metadata(path).map_err(|why| bad(format!("it cannot be read: {why}")))?;
     if !about.is_file() {
         return Err(bad("it is not a file".into()));

@@ -33,6 +33,9 @@ pub enum Command {
     Image(ImageCommand),
     /// Gather what helps others to find out what is wrong, without secrets, in a file on this computer
     SupportBundle(SupportBundleArgs),
+    /// People who sign in, and what they may
+    #[command(subcommand)]
+    User(UserCommand),
     /// Print the administrator's kubeconfig of the node on this host
     Kubeconfig(KubeconfigArgs),
     /// Make a new key for secrets at rest, seal all of them with it and forget the old one
@@ -203,6 +206,77 @@ pub struct UploadArgs {
     /// Its namespace
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     pub namespace: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Make a user. Without --password-file a password is drawn, printed, and good for the first login only
+    Create(CreateUserArgs),
+    /// Print everybody whom you may see
+    List(ClusterArgs),
+    /// Set somebody's password, which ends their sessions. Drawn and printed without --password-file
+    Passwd(PasswordArgs),
+    /// Delete a user, with everything that is bound to the name
+    Delete(DeleteUserArgs),
+    /// Give a user or a group a role: view, edit, admin or any other ClusterRole
+    Grant(GrantArgs),
+    /// Take away a role that `grant` gave
+    Revoke(GrantArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CreateUserArgs {
+    /// What the person types to sign in; roles are bound to it
+    pub name: String,
+    /// What others see
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub display_name: String,
+    /// A group to be in; may be given several times
+    #[arg(long = "group", value_name = "NAME")]
+    pub groups: Vec<String>,
+    /// File with the password, of mode 0600
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct PasswordArgs {
+    /// The user
+    pub name: String,
+    /// File with the password, of mode 0600
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct DeleteUserArgs {
+    /// The user
+    pub name: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct GrantArgs {
+    /// The user, or with --group the group
+    pub who: String,
+    /// The role
+    pub role: String,
+    /// The namespace it is for
+    #[arg(short, long, value_name = "NAME", required_unless_present = "everywhere")]
+    pub namespace: Option<String>,
+    /// In all namespaces, and for what has none
+    #[arg(long, conflicts_with = "namespace")]
+    pub everywhere: bool,
+    /// The role is for a group, and so for everybody in it
+    #[arg(long)]
+    pub group: bool,
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    BadSetting, Host,
+    BadSetting, Host, Secret, admin_password_file,
     args::{
-        ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, SupportBundleArgs, UploadArgs,
+        ClusterArgs, ConsoleArgs, DEFAULT_DATA_DIR, DemoArgs, DownloadArgs, GrantArgs, SupportBundleArgs,
+        UploadArgs, UserCommand,
     },
 };
 
@@ -66,6 +67,93 @@ pub struct SupportBundleConfig {
     pub issue_url: String,
     /// Whether the cluster keeps it, too.
     pub keep: bool,
+}
+
+/// `sheaf user`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserConfig {
+    pub kubeconfig: PathBuf,
+    pub wish: UserWish,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserWish {
+    Create { name: String, display_name: String, groups: Vec<String>, password: Option<Secret> },
+    List,
+    SetPassword { name: String, password: Option<Secret> },
+    Delete { name: String },
+    Grant(Grant),
+    Revoke(Grant),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub who: String,
+    pub role: String,
+    /// `None` for all of them.
+    pub namespace: Option<String>,
+    pub is_group: bool,
+}
+
+pub fn user(command: UserCommand, host: &Host) -> Result<UserConfig, BadSetting> {
+    let password = |file: Option<PathBuf>| {
+        file.as_deref().map(|file| admin_password_file::read_for("--password-file", file)).transpose()
+    };
+    let (cluster, wish) = match command {
+        UserCommand::Create(args) => {
+            let wish = UserWish::Create {
+                // What somebody signs in with may be more than a name of an object.
+                name: path_segment("NAME", args.name)?,
+                display_name: args.display_name,
+                groups: args.groups,
+                password: password(args.password_file)?,
+            };
+            (args.cluster, wish)
+        }
+        UserCommand::List(cluster) => (cluster, UserWish::List),
+        UserCommand::Passwd(args) => {
+            let password = password(args.password_file)?;
+            (args.cluster, UserWish::SetPassword { name: path_segment("NAME", args.name)?, password })
+        }
+        UserCommand::Delete(args) => {
+            (args.cluster, UserWish::Delete { name: path_segment("NAME", args.name)? })
+        }
+        UserCommand::Grant(args) => {
+            let (cluster, grant) = grant(args)?;
+            (cluster, UserWish::Grant(grant))
+        }
+        UserCommand::Revoke(args) => {
+            let (cluster, grant) = grant(args)?;
+            (cluster, UserWish::Revoke(grant))
+        }
+    };
+    Ok(UserConfig { kubeconfig: kubeconfig(cluster, host)?, wish })
+}
+
+fn grant(args: GrantArgs) -> Result<(ClusterArgs, Grant), BadSetting> {
+    let grant = Grant {
+        who: path_segment("WHO", args.who)?,
+        role: path_segment("ROLE", args.role)?,
+        namespace: args.namespace.map(|namespace| name("--namespace", namespace)).transpose()?,
+        is_group: args.group,
+    };
+    Ok((args.cluster, grant))
+}
+
+/// What becomes a part of an address.
+fn path_segment(setting: &'static str, text: String) -> Result<String, BadSetting> {
+    let fits = |text: &str| {
+        (1..=128).contains(&text.len())
+            && !text.starts_with('.')
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_:@+".contains(&b))
+    };
+    match fits(&text) {
+        true => Ok(text),
+        false => {
+            let problem = "it cannot be part of an address".to_owned();
+            Err(BadSetting::new(setting, &text, problem, "letters, digits and . - _ : @ +"))
+        }
+    }
 }
 
 pub fn demo(args: DemoArgs, host: &Host) -> Result<DemoConfig, BadSetting> {
@@ -196,6 +284,30 @@ mod tests {
         assert_eq!(image(&["--image", "guest.qcow2", "--name", "a"]), ("a".into(), file));
         let url = "https://example.com/guest.qcow2";
         assert_eq!(image(&["--image", url]).1, DemoImage::Url(url.into()));
+    }
+
+    #[test]
+    fn a_role_is_for_one_namespace_unless_it_is_said_to_be_for_all() {
+        let wish = |words: &[&str]| match parse(None, &[&["user"], words].concat()).unwrap() {
+            Config::User(config) => config.wish,
+            other => panic!("{other:?}"),
+        };
+        let grant = |namespace: Option<&str>, is_group| Grant {
+            who: "anna".into(),
+            role: "edit".into(),
+            namespace: namespace.map(str::to_owned),
+            is_group,
+        };
+        assert_eq!(wish(&["grant", "anna", "edit", "-n", "web"]), UserWish::Grant(grant(Some("web"), false)));
+        let everywhere = wish(&["revoke", "anna", "edit", "--everywhere", "--group"]);
+        assert_eq!(everywhere, UserWish::Revoke(grant(None, true)));
+        let both = ["sheaf", "user", "grant", "anna", "edit", "-n", "web", "--everywhere"];
+        for unclear in [&both[..5], &both[..]] {
+            Args::try_parse_from(unclear).unwrap_err();
+        }
+        for odd in ["a/b", "..", "", "a b", "a?b"] {
+            assert_eq!(parse(None, &["user", "delete", odd]).unwrap_err().setting, "NAME", "{odd}");
+        }
     }
 
     #[test]

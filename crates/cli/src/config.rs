@@ -21,7 +21,9 @@ use crate::{
         Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, ImageCommand, InstallArgs, KubeconfigArgs,
         UpArgs, VmCommand,
     },
-    client_config::{self, ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig},
+    client_config::{
+        self, ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig, UserConfig,
+    },
     kubeconfig, node_name,
 };
 
@@ -38,6 +40,7 @@ pub enum Config {
     UploadImage(UploadConfig),
     DownloadImage(DownloadConfig),
     SupportBundle(SupportBundleConfig),
+    User(UserConfig),
     Kubeconfig(KubeconfigConfig),
     /// The data directory of the node whose key to rotate.
     RotateKey(PathBuf),
@@ -132,6 +135,7 @@ impl Config {
                 Config::DownloadImage(client_config::download(args, host)?)
             }
             Command::SupportBundle(args) => Config::SupportBundle(client_config::support_bundle(args, host)?),
+            Command::User(command) => Config::User(client_config::user(command, host)?),
             Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
             Command::RotateKey(args) => Config::RotateKey(data_dir(&args.data_dir)?),
             Command::Doctor(args) => Config::Doctor(doctor(args)?),

@@ -4,7 +4,7 @@
 //! tree ([`Config`]); nothing behind it looks at arguments again. What cannot be used is a
 //! [`BadSetting`]: which setting, what was read, what would fit. The commands that only
 //! look ([`doctor`], [`version`], [`kubeconfig`]) live here too, and those that ask a cluster as any client would
-//! ([`demo`], [`console`], [`image`], [`support_bundle`]).
+//! ([`demo`], [`console`], [`image`], [`support_bundle`], [`user`]).
 //!
 //! Deliberately absent: anything that runs a node. That is wired in the binary.
 
@@ -27,13 +27,15 @@ mod progress;
 mod secret;
 pub mod support_bundle;
 mod terminal;
+pub mod user;
 pub mod version;
 
 pub use args::{Args, AuditLevel, LogFormat, OutputFormat};
 pub use bad_setting::BadSetting;
 pub use clap_complete::Shell;
 pub use client_config::{
-    ConsoleConfig, DemoConfig, DemoImage, DownloadConfig, SupportBundleConfig, UploadConfig,
+    ConsoleConfig, DemoConfig, DemoImage, DownloadConfig, Grant, SupportBundleConfig, UploadConfig, UserConfig,
+    UserWish,
 };
 pub use config::{Config, DoctorConfig, DownConfig, InstallConfig, KubeconfigConfig, Listen, UpConfig};
 pub use host::Host;

@@ -28,12 +28,14 @@ pub mod setting;
 pub mod support_bundle;
 mod telling;
 pub mod token;
+pub mod user;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;
 pub mod virtual_machine_image;
 pub mod virtual_machine_instance;
 pub mod virtual_machine_instance_pod;
+pub mod virtual_machine_instance_topology;
 pub mod virtual_machine_network_config;
 pub mod virtual_machine_restore;
 pub mod virtual_machine_template;
@@ -123,6 +125,7 @@ const ALL: &[(&str, Start)] = &[
     (setting::NAME, |context| Box::pin(setting::run(context))),
     (event::NAME, |context| Box::pin(event::run(context))),
     (token::NAME, |context| Box::pin(token::run(context))),
+    (user::NAME, |context| Box::pin(user::run(context))),
     (node::NAME, |context| Box::pin(node::run(context))),
     (persistent_volume_claim::NAME, |context| Box::pin(persistent_volume_claim::run(context))),
     (persistent_volume::NAME, |context| Box::pin(persistent_volume::run(context))),
@@ -133,6 +136,9 @@ const ALL: &[(&str, Start)] = &[
     (virtual_machine::NAME, |context| Box::pin(virtual_machine::run(context))),
     (virtual_machine_instance::NAME, |context| Box::pin(virtual_machine_instance::run(context))),
     (virtual_machine_instance_pod::NAME, |context| Box::pin(virtual_machine_instance_pod::run(context))),
+    (virtual_machine_instance_topology::NAME, |context| {
+        Box::pin(virtual_machine_instance_topology::run(context))
+    }),
     (volume_attachment::NAME, |context| Box::pin(volume_attachment::run(context))),
     (virtual_machine_backup::NAME, |context| Box::pin(virtual_machine_backup::run(context))),
     (virtual_machine_restore::NAME, |context| Box::pin(virtual_machine_restore::run(context))),

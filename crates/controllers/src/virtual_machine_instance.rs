@@ -27,6 +27,7 @@ use sheaf_client::{
 use sheaf_planner::{
     network_config,
     placement::{self, Neighbour, Wanted},
+    topology,
     virtual_machine_instance::binding::{self, Finding},
     volume_room::{Rooms, size_of},
 };
@@ -53,11 +54,6 @@ pub const NAME: &str = "virtual-machine-instance";
 const COMPONENT: &str = "virtualmachine-controller";
 /// An instance that is younger than this does not say yet what it waits for.
 const SAYS_THAT_IT_WAITS_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
-const CREATOR_LABEL: &str = "harvesterhci.io/creator";
-/// The machines of guest clusters, which read their place from their instance.
-const NODE_DRIVER: &str = "docker-machine-driver-harvester";
-const TOPOLOGY: [&str; 3] =
-    ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"];
 
 pub(crate) async fn run(context: Context) {
     let client = context.client.clone();
@@ -406,11 +402,16 @@ impl Placing {
         if let Some(node) = node {
             let labels = changed.metadata.labels.get_or_insert_default();
             labels.insert(NODE_NAME_LABEL.into(), node.name().to_owned());
-            if labels.get(CREATOR_LABEL).is_some_and(|creator| creator == NODE_DRIVER) {
-                let of_node = node.metadata().labels.clone().unwrap_or_default();
-                let topology =
-                    TOPOLOGY.iter().filter_map(|key| Some(((*key).to_owned(), of_node.get(*key)?.clone())));
-                changed.metadata.annotations.get_or_insert_default().extend(topology);
+            // The machines of guest clusters read their place from their instance.
+            if topology::is_told(changed.metadata.labels.as_ref()) {
+                let of_node = node.metadata().labels.as_ref();
+                let annotations = changed.metadata.annotations.get_or_insert_default();
+                for (key, value) in topology::changes(of_node, Some(annotations)) {
+                    match value {
+                        Some(value) => annotations.insert(key.to_owned(), value),
+                        None => annotations.remove(key),
+                    };
+                }
             }
         }
         instance.write(&changed).await?;

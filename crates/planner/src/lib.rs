@@ -11,6 +11,8 @@ pub mod placement;
 pub mod role_aggregation;
 pub mod snapshot_usage;
 pub mod support_bundle;
+pub mod topology;
+pub mod user_deletion;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
 pub mod virtual_machine_clone;

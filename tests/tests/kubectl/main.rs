@@ -20,6 +20,7 @@ mod reading;
 mod restarts;
 mod server_side;
 mod snapshots;
+mod users;
 mod validation_rules;
 
 use std::sync::OnceLock;

@@ -189,7 +189,7 @@ impl ApiServer {
                 self.admit_template_version_deletion(call, old).await
             }
             ("harvesterhci.io", "virtualmachinebackups") => self.admit_backup_deletion(call, name).await,
-            ("harvesterhci.io", "settings") => Err(ApiError::refused(
+            ("harvesterhci.io" | "management.cattle.io", "settings") => Err(ApiError::refused(
                 call.named(),
                 name,
                 "settings may not be deleted: empty the value instead",

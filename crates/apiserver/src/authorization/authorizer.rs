@@ -27,7 +27,7 @@ impl Decision {
 }
 
 pub struct Authorizer {
-    directory: Arc<dyn Directory>,
+    pub(super) directory: Arc<dyn Directory>,
     index: RwLock<Arc<Index>>,
     nothing_to_say: Arc<str>,
 }

@@ -2,8 +2,8 @@
 //!
 //! Who writes a role must hold every right in it, or the verb `escalate` on it. Who writes a binding must hold
 //! every right of the role it refers to, or the verb `bind` on that role. Two kinds of ours hand out identities
-//! instead of rights, and need the verb `impersonate` on whom they hand out: an API token for another user, and
-//! a group that a local user is put into. `system:masters` is above all this.
+//! instead of rights, and need the verb `impersonate` on whom they hand out: an API token for another user, a local user
+//! whose name roles are bound to already, and a group that a local user is put into. `system:masters` is above all this.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,7 +37,10 @@ pub fn check(authorizer: &Authorizer, user: &User, written: &Written<'_>) -> Res
         (GROUP, "roles" | "clusterroles") => check_role(authorizer, user, written),
         (GROUP, "rolebindings" | "clusterrolebindings") => check_binding(authorizer, user, written),
         (api_tokens::GROUP, api_tokens::TOKENS) => check_token(authorizer, user, written),
-        (api_tokens::GROUP, api_tokens::USERS) => check_groups(authorizer, user, written),
+        (api_tokens::GROUP, api_tokens::USERS) => {
+            check_name(authorizer, user, written)?;
+            check_groups(authorizer, user, written)
+        }
         _ => Ok(()),
     }
 }
@@ -94,6 +97,25 @@ fn check_binding(authorizer: &Authorizer, user: &User, written: &Written<'_>) ->
 fn check_token(authorizer: &Authorizer, user: &User, written: &Written<'_>) -> Result<(), Refusal> {
     let owner = text(written.new, "/userId");
     if owner == user.name { Ok(()) } else { may_impersonate(authorizer, user, "users", owner) }
+}
+
+/// Whoever makes a user could be them: a name that has rights before its user is there is as good as those rights.
+fn check_name(authorizer: &Authorizer, user: &User, written: &Written<'_>) -> Result<(), Refusal> {
+    let name = text(written.new, "/metadata/name");
+    let is_named = |binding: &Value| {
+        let subjects = binding["subjects"].as_array().into_iter().flatten();
+        let mut users = subjects.filter(|subject| subject["kind"] == "User");
+        users.any(|subject| subject["name"] == name)
+    };
+    let is_bound = || {
+        ["clusterrolebindings", "rolebindings"].iter().any(|resource| {
+            authorizer.directory.objects(GROUP, resource).iter().any(|binding| is_named(binding))
+        })
+    };
+    match written.old.is_none() && is_bound() {
+        true => may_impersonate(authorizer, user, "users", name),
+        false => Ok(()),
+    }
 }
 
 fn check_groups(authorizer: &Authorizer, user: &User, written: &Written<'_>) -> Result<(), Refusal> {

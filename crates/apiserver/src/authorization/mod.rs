@@ -19,3 +19,4 @@ pub mod reviews;
 
 pub use authorizer::{Authorizer, Decision};
 pub use forbidden::forbidden;
+pub(crate) use password_change::refusal as must_change_password;

@@ -4,8 +4,21 @@
 
 use sheaf_resources::rbac::Attributes;
 
+use crate::{
+    identity::{
+        User,
+        api_tokens::{GROUP, USERS},
+    },
+    status::{ApiError, Named},
+};
+
 pub(super) const REASON: &str = "the password must be changed first: \
      POST {\"currentPassword\": ..., \"newPassword\": ...} to /v3/users?action=changepassword";
+
+/// For what is asked for past the roles.
+pub(crate) fn refusal(user: &User) -> ApiError {
+    ApiError::refused(Named { group: GROUP, resource: USERS }, &user.name, REASON)
+}
 
 pub(super) fn is_open_before(asked: &Attributes<'_>) -> bool {
     if let Some(path) = asked.path {

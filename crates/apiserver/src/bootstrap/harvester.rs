@@ -8,6 +8,7 @@ use sheaf_resources::{
     kinds::{
         addon, cluster_network,
         ip_pool::DEFAULT_NETWORK,
+        management_setting,
         namespace::{HARVESTER_PUBLIC, HARVESTER_SYSTEM},
         setting::{self, Setting},
         storage_class, version, volume_snapshot, volume_snapshot_class,
@@ -35,6 +36,13 @@ pub(super) fn objects(config: &ApiConfig, now: &str) -> Vec<Wanted> {
         .map(|known| wanted("harvesterhci.io", "settings", setting_of(known, now)))
         .collect();
     objects.extend(addon::SHIPPED.iter().map(|addon| wanted("harvesterhci.io", "addons", addon.object())));
+    objects.extend(management_setting::ALL.iter().map(|known| {
+        let value = json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "Setting", "metadata": {"name": known.name},
+            "value": "", "default": known.default,
+        });
+        wanted(management_setting::GROUP, management_setting::PLURAL, value)
+    }));
     objects.extend([
         wanted("harvesterhci.io", "versions", version::running()),
         wanted("network.harvesterhci.io", "clusternetworks", management_network(now)),

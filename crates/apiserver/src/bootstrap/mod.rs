@@ -18,6 +18,7 @@ use crate::{
     ApiServer,
     cache::{Resource, place},
     identity::users::PASSWORD_NAMESPACE,
+    rancher,
     request::Verb,
     status::ApiError,
 };
@@ -59,7 +60,8 @@ async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
         addon::MONITORING_NAMESPACE,
         addon::LOGGING_NAMESPACE,
     ];
-    for name in namespace::SYSTEM.iter().chain(&of_harvester).chain(&[PASSWORD_NAMESPACE]) {
+    let of_people = [PASSWORD_NAMESPACE, rancher::PREFERENCES_NAMESPACE];
+    for name in namespace::SYSTEM.iter().chain(&of_harvester).chain(&of_people) {
         if find(server, "", "namespaces", name).is_none() {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             create(server, "", "namespaces", object).await?;

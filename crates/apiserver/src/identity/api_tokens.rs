@@ -50,9 +50,24 @@ pub struct TokenWish {
     /// 0 is for ever.
     pub ttl_millis: i64,
     pub description: String,
-    /// Made from another token (for a kubeconfig, say) rather than by a login.
-    pub derived: bool,
+    pub purpose: Purpose,
 }
+
+/// What a token is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// A login: it ends with the password it was opened with.
+    #[default]
+    Session,
+    /// A kubeconfig that somebody was given, in place of a session: it ends with the password, too.
+    Kubeconfig,
+    /// A program, which was given it by somebody and outlives their password.
+    Program,
+}
+
+/// The label that says what a token is for, as Rancher has it.
+const KIND_LABEL: &str = "authn.management.cattle.io/kind";
+const KUBECONFIG: &str = "kubeconfig";
 
 /// Draws a token: the object to store, and what its bearer sends. The object's name may be taken already;
 /// draw again then.
@@ -60,7 +75,8 @@ pub struct TokenWish {
 /// `user` is the object that `user_id` names. The token has it as its owner, so that it goes when the user goes,
 /// and does not serve another one who is given the same name.
 pub fn mint(world: &World, wish: &TokenWish, user: &Value) -> (Value, Zeroizing<String>) {
-    let name = format!("token-{}", world.chance.name_suffix());
+    let prefix = if wish.purpose == Purpose::Kubeconfig { KUBECONFIG } else { "token" };
+    let name = format!("{prefix}-{}", world.chance.name_suffix());
     let secret = Zeroizing::new(world.chance.letters(SECRET_LETTERS));
     let bearer = Zeroizing::new(format!("{name}:{}", secret.as_str()));
     let expires_at = match u64::try_from(wish.ttl_millis) {
@@ -73,7 +89,7 @@ pub fn mint(world: &World, wish: &TokenWish, user: &Value) -> (Value, Zeroizing<
             .to_string(),
         _ => String::new(),
     };
-    let object = json!({
+    let mut object = json!({
         "apiVersion": API_VERSION,
         "kind": "Token",
         "metadata": {
@@ -85,11 +101,14 @@ pub fn mint(world: &World, wish: &TokenWish, user: &Value) -> (Value, Zeroizing<
         "description": wish.description,
         "enabled": true,
         "expiresAt": expires_at,
-        "isDerived": wish.derived,
+        "isDerived": wish.purpose != Purpose::Session,
         "token": hashed(&secret),
         "ttl": wish.ttl_millis.max(0),
         "userId": wish.user_id,
     });
+    if wish.purpose == Purpose::Kubeconfig {
+        object["metadata"]["labels"][KIND_LABEL] = KUBECONFIG.into();
+    }
     (object, bearer)
 }
 
@@ -125,15 +144,22 @@ pub(super) fn verify(
     }
     let mut bearer = user_of(&user);
     bearer.extra.insert(REQUEST_TOKEN.to_owned(), vec![name.to_owned()]);
-    if is_session(&object) && must_change_password(&user) {
+    if ends_with_the_password(&object) && must_change_password(&user) {
         bearer.extra.insert(MUST_CHANGE_PASSWORD.to_owned(), vec!["true".to_owned()]);
     }
     Ok(Arc::new(bearer))
 }
 
-/// Whether a login made the token. What a person made for a program is not held up by that person's password.
-pub(super) fn is_session(token: &Value) -> bool {
-    token.get("isDerived") == Some(&Value::Bool(false))
+/// Whether the token stands for the person themselves: a login, or a kubeconfig they were given. What a person made
+/// for a program is not held up by that person's password.
+pub(crate) fn ends_with_the_password(token: &Value) -> bool {
+    let kind = token["metadata"]["labels"].get(KIND_LABEL);
+    token.get("isDerived") == Some(&Value::Bool(false)) || kind.is_some_and(|kind| kind == KUBECONFIG)
+}
+
+/// Whether the token was made with another one.
+pub(crate) fn is_derived(token: &Value) -> bool {
+    token.get("isDerived") != Some(&Value::Bool(false))
 }
 
 pub(super) fn must_change_password(user: &Value) -> bool {

@@ -1,7 +1,7 @@
 //! Finds out who a request is from.
 //!
 //! A client certificate first, as in the original; then a bearer token, which is an API token or a
-//! service-account token by its form. Nothing presented is anonymous. Something presented that is not good is
+//! service-account token by its form; then the cookie of a browser's session. Nothing presented is anonymous. Something presented that is not good is
 //! refused, never anonymous: a client whose token expired must hear so, not wonder why it sees nothing.
 
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::{
     api_tokens::{self, ApiTokenError},
     credentials::{BadCredential, bearer_token},
     service_accounts::{TokenSettings, Verified, Verifier, VerifyError},
+    session_cookie,
 };
 
 /// A credential was presented and is not good. Only for logs and reviews; the client hears "Unauthorized".
@@ -57,7 +58,10 @@ impl Authenticator {
         }
         match bearer_token(headers)? {
             Some(token) => Ok(self.authenticate_token(&token, &[])?.user),
-            None => Ok(User::anonymous()),
+            None => match session_cookie::token(headers)? {
+                Some(token) => Ok(self.authenticate_token(&token, &[])?.user),
+                None => Ok(User::anonymous()),
+            },
         }
     }
 

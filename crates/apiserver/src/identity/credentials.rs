@@ -1,4 +1,5 @@
-//! What a request presents in its headers: a bearer token, or nothing.
+//! What a request presents in its headers: a bearer token, or nothing. What a browser adds by itself is
+//! [`session_cookie`](super::session_cookie)'s, and counts only where nothing is presented here.
 //!
 //! The token stands in `Authorization`, or, for browsers, which cannot set that header on a WebSocket, among
 //! the subprotocols as `base64url.bearer.authorization.k8s.io.<token in base64url>`. HTTP Basic is not
@@ -8,7 +9,7 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{
     HeaderMap, HeaderValue,
-    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
+    header::{AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL},
 };
 use zeroize::Zeroizing;
 
@@ -26,6 +27,8 @@ pub enum BadCredential {
     BadSubprotocol,
     #[error("a bearer token as a WebSocket subprotocol needs a second subprotocol to speak")]
     LoneSubprotocol,
+    #[error("the session cookie holds no API token")]
+    BadCookie,
 }
 
 /// The bearer token of a request, or `None` when it presents nothing.
@@ -52,6 +55,7 @@ pub fn is_presented(headers: &HeaderMap) -> bool {
 /// Takes the credential out of the headers, so that nothing behind the door (an agent, a guest, a log) sees it.
 pub fn strip(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
+    headers.remove(COOKIE);
     let offered: Vec<String> = subprotocols(headers).map(str::to_owned).collect();
     if offered.iter().any(|protocol| protocol.starts_with(SUBPROTOCOL_PREFIX)) {
         let others: Vec<&str> =

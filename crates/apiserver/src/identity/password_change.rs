@@ -4,15 +4,16 @@
 //! change is needed any more. A crash in between leaves a user who, having been asked to change it, is asked once
 //! more, with the new password as the current one.
 //!
-//! Tokens that were made for programs stay: they were never the password's, and stopping them is its own decision.
+//! A session is a login or a kubeconfig that somebody was given. Tokens that were made for programs stay: they were never
+//! the password's, and stopping them is its own decision.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use serde_json::{Value, json};
 
 use super::{
     WriteError,
-    api_tokens::{GROUP, TOKENS, USERS, is_session, must_change_password},
+    api_tokens::{GROUP, TOKENS, USERS, ends_with_the_password, must_change_password},
     objects::text,
     passwords::{WeakPassword, check_strength},
     users::{LocalUsers, LoginError, UserError},
@@ -39,9 +40,10 @@ impl LocalUsers {
         current: &str,
         new: &str,
         session: &str,
+        from: Option<IpAddr>,
     ) -> Result<(), ChangeError> {
         let username = text(&*self.by_id(id)?, "/username").to_owned();
-        let person = self.login(&username, current).await?;
+        let person = self.login(&username, current, from).await?;
         // Of two with one username the younger is nobody, here as at the login.
         if person.id != id {
             return Err(ChangeError::Login(LoginError::Refused));
@@ -82,7 +84,7 @@ impl LocalUsers {
     async fn end_sessions(&self, id: &str, kept: &str) -> Result<(), WriteError> {
         for token in self.directory.objects(GROUP, TOKENS) {
             let name = text(&token, "/metadata/name");
-            if text(&token, "/userId") != id || name == kept || !is_session(&token) {
+            if text(&token, "/userId") != id || name == kept || !ends_with_the_password(&token) {
                 continue;
             }
             let disable = |token: &mut Value| {
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use crate::identity::{
         Directory,
-        api_tokens::{self, TokenWish},
+        api_tokens::{self, Purpose, TokenWish},
         users::tests::{PASSWORD, house},
     };
 
@@ -139,9 +141,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_changed_password_is_the_only_one_that_works_and_need_not_be_changed_again() {
         let (_, users) = house().await;
-        users.change_password("admin", PASSWORD, NEW, "").await.unwrap();
-        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
-        assert!(!users.login("admin", NEW).await.unwrap().must_change_password);
+        users.change_password("admin", PASSWORD, NEW, "", None).await.unwrap();
+        assert_eq!(users.login("admin", PASSWORD, None).await, Err(LoginError::Refused));
+        assert!(!users.login("admin", NEW, None).await.unwrap().must_change_password);
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,7 +152,7 @@ mod tests {
         let mut refused = Vec::new();
         for (current, new) in [("wrong", NEW), (PASSWORD, "short"), (PASSWORD, PASSWORD), (PASSWORD, "ADMIN")]
         {
-            refused.push(users.change_password("admin", current, new, "").await.unwrap_err());
+            refused.push(users.change_password("admin", current, new, "", None).await.unwrap_err());
         }
         let weak = |why| ChangeError::User(UserError::Weak(why));
         assert_eq!(
@@ -162,8 +164,8 @@ mod tests {
                 weak(WeakPassword::SameAsUsername)
             ]
         );
-        assert!(users.login("admin", PASSWORD).await.unwrap().must_change_password);
-        let unknown = users.change_password("nobody", PASSWORD, NEW, "").await;
+        assert!(users.login("admin", PASSWORD, None).await.unwrap().must_change_password);
+        let unknown = users.change_password("nobody", PASSWORD, NEW, "", None).await;
         assert_eq!(unknown, Err(ChangeError::User(UserError::Unknown { id: "nobody".into() })));
     }
 
@@ -171,10 +173,10 @@ mod tests {
     async fn guessing_the_current_password_is_slowed_down_like_a_login() {
         let (_, users) = house().await;
         for _ in 0..5 {
-            let guessed = users.change_password("admin", "guess", NEW, "").await;
+            let guessed = users.change_password("admin", "guess", NEW, "", None).await;
             assert_eq!(guessed, Err(ChangeError::Login(LoginError::Refused)));
         }
-        let held = users.change_password("admin", PASSWORD, NEW, "").await;
+        let held = users.change_password("admin", PASSWORD, NEW, "", None).await;
         assert!(matches!(held, Err(ChangeError::Login(LoginError::TooMany { .. }))), "{held:?}");
     }
 
@@ -182,8 +184,8 @@ mod tests {
     async fn a_change_ends_the_other_sessions_and_leaves_what_programs_use() {
         let (shelf, users) = house().await;
         let mut bearers = Vec::new();
-        for derived in [false, false, true] {
-            let wish = TokenWish { user_id: "admin".into(), derived, ..TokenWish::default() };
+        for purpose in [Purpose::Session, Purpose::Session, Purpose::Program, Purpose::Kubeconfig] {
+            let wish = TokenWish { user_id: "admin".into(), purpose, ..TokenWish::default() };
             bearers.push(users.mint_token(&wish).await.unwrap().1);
         }
         let world = World::seeded(1);
@@ -193,10 +195,10 @@ mod tests {
             checked.map(|user| user.is_ok()).collect::<Vec<_>>()
         };
         let kept = bearers[0].split_once(':').unwrap().0;
-        users.change_password("admin", PASSWORD, NEW, kept).await.unwrap();
-        assert_eq!(works(), [true, false, true]);
+        users.change_password("admin", PASSWORD, NEW, kept, None).await.unwrap();
+        assert_eq!(works(), [true, false, true, false]);
         users.set_password("admin", PASSWORD, true).await.unwrap();
-        assert_eq!(works(), [false, false, true]);
+        assert_eq!(works(), [false, false, true, false]);
         assert!(must_change_password(&shelf.object(GROUP, USERS, "", "admin").unwrap()));
     }
 }

@@ -8,7 +8,7 @@
 //! A crash between the two writes of [`LocalUsers::create`] leaves a user without a password, who cannot log
 //! in. Changing it is in [`password_change`](super::password_change).
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -20,11 +20,13 @@ use super::{
     api_tokens::{self, GROUP, TOKENS, TokenWish, USERS, is_enabled, must_change_password, user_of},
     objects::{is_made_for, made_for, text, uid},
     passwords::{PasswordError, Passwords, WeakPassword},
-    throttle::Throttle,
+    throttle::{Attempt, Throttle},
 };
 
 pub const PASSWORD_NAMESPACE: &str = "cattle-local-user-passwords";
 const TOKEN_NAME_DRAWS: usize = 8;
+/// Longer usernames are no names of objects: bindings and tokens are named after them.
+const LONGEST_NAME: usize = 63;
 
 /// Somebody who proved to know the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct LocalUser {
 
 #[derive(Clone, Debug, Default)]
 pub struct NewUser {
-    /// The object's name; drawn as `user-xxxxx` when empty.
+    /// The object's name; as [`LocalUsers::name_for`] says when empty.
     pub id: String,
     pub username: String,
     pub display_name: String,
@@ -95,9 +97,16 @@ impl LocalUsers {
         LocalUsers { directory, objects, passwords, throttle: Throttle::default(), world }
     }
 
-    pub async fn login(&self, username: &str, password: &str) -> Result<LocalUser, LoginError> {
+    /// `from` is where whoever tries is, as far as that is known.
+    pub async fn login(
+        &self,
+        username: &str,
+        password: &str,
+        from: Option<IpAddr>,
+    ) -> Result<LocalUser, LoginError> {
+        let attempt = Attempt::new(username, from);
         let delay =
-            self.throttle.begin(username).map_err(|retry_after| LoginError::TooMany { retry_after })?;
+            self.throttle.begin(&attempt).map_err(|retry_after| LoginError::TooMany { retry_after })?;
         tokio::time::sleep(delay).await;
 
         let found = self.by_username(username);
@@ -108,11 +117,11 @@ impl LocalUsers {
         };
         match (found, verified) {
             (Some(user), Ok(true)) if is_enabled(&user) => {
-                self.throttle.succeeded(username);
+                self.throttle.succeeded(&attempt);
                 Ok(local_user(&user))
             }
             (_, Err(PasswordError::Busy)) => {
-                self.throttle.abandoned(username);
+                self.throttle.abandoned(&attempt);
                 Err(LoginError::Busy)
             }
             (user, Err(why)) => {
@@ -131,7 +140,7 @@ impl LocalUsers {
             return Err(UserError::UsernameTaken { username: new.username.clone() });
         }
         let id = match new.id.as_str() {
-            "" => format!("user-{}", self.world.chance.name_suffix()),
+            "" => self.name_for(&new.username),
             id => id.to_owned(),
         };
         let object = json!({
@@ -148,6 +157,36 @@ impl LocalUsers {
         let created = self.objects.create(GROUP, USERS, "", object).await?;
         self.store_password(&created, password).await?;
         Ok(created)
+    }
+
+    /// What the object of a new user is called, and so what roles are bound to: the username where that can be a name,
+    /// since people type it; else one that is drawn.
+    pub fn name_for(&self, username: &str) -> String {
+        let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let label = |part: &str| {
+            part.bytes().all(|b| letter(b) || b == b'-')
+                && part.bytes().next().is_some_and(letter)
+                && part.bytes().last().is_some_and(letter)
+        };
+        match username.len() <= LONGEST_NAME && username.split('.').all(label) {
+            true => username.to_owned(),
+            false => format!("user-{}", self.world.chance.name_suffix()),
+        }
+    }
+
+    /// Whether somebody signs in with it already, or is called so.
+    pub(crate) fn is_taken(&self, username: &str) -> bool {
+        self.by_username(username).is_some() || self.by_id(username).is_ok()
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Value>> {
+        self.by_id(id).ok()
+    }
+
+    /// Every token that names the user, whichever of that name it was made for.
+    pub(crate) fn tokens_of(&self, id: &str) -> Vec<Value> {
+        let all = self.directory.objects(GROUP, TOKENS).into_iter();
+        all.filter(|token| text(token, "/userId") == id).map(|token| Value::clone(&token)).collect()
     }
 
     /// Whether the user exists and could log in.
@@ -202,11 +241,17 @@ impl LocalUsers {
 
     pub(super) async fn store_password(&self, user: &Value, password: &str) -> Result<(), UserError> {
         let id = text(user, "/metadata/name");
-        let hash = self
-            .passwords
-            .hash(password)
-            .await
-            .map_err(|source| UserError::Password { id: id.to_owned(), source })?;
+        let hash =
+            self.hash(password).await.map_err(|source| UserError::Password { id: id.to_owned(), source })?;
+        Ok(self.store_hash(user, &hash).await?)
+    }
+
+    pub(crate) async fn hash(&self, password: &str) -> Result<String, PasswordError> {
+        self.passwords.hash(password).await
+    }
+
+    pub(crate) async fn store_hash(&self, user: &Value, hash: &str) -> Result<(), WriteError> {
+        let id = text(user, "/metadata/name");
         let data = json!({ "password": STANDARD.encode(hash) });
         let existing = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id);
         if let Some(existing) = existing {
@@ -285,7 +330,7 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_right_password_logs_in_and_says_whether_it_must_be_changed() {
         let (_, users) = house().await;
-        let person = users.login("admin", PASSWORD).await.unwrap();
+        let person = users.login("admin", PASSWORD, None).await.unwrap();
         assert_eq!(person.id, "admin");
         assert!(person.must_change_password);
         assert!(person.user.in_group("ops") && person.user.in_group("system:authenticated"));
@@ -304,20 +349,20 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn wrong_password_unknown_user_and_disabled_user_are_one_answer() {
         let (shelf, users) = house().await;
-        assert_eq!(users.login("admin", "wrong").await, Err(LoginError::Refused));
-        assert_eq!(users.login("nobody", PASSWORD).await, Err(LoginError::Refused));
-        assert_eq!(users.login("", PASSWORD).await, Err(LoginError::Refused));
+        assert_eq!(users.login("admin", "wrong", None).await, Err(LoginError::Refused));
+        assert_eq!(users.login("nobody", PASSWORD, None).await, Err(LoginError::Refused));
+        assert_eq!(users.login("", PASSWORD, None).await, Err(LoginError::Refused));
         let mut user = Value::clone(&shelf.object(GROUP, USERS, "", "admin").unwrap());
         user["enabled"] = json!(false);
         shelf.put(GROUP, USERS, user);
-        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
+        assert_eq!(users.login("admin", PASSWORD, None).await, Err(LoginError::Refused));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_user_without_a_stored_password_cannot_log_in_with_an_empty_one() {
         let (shelf, users) = house().await;
         shelf.remove("", "secrets", PASSWORD_NAMESPACE, "admin");
-        assert_eq!(users.login("admin", "").await, Err(LoginError::Refused));
+        assert_eq!(users.login("admin", "", None).await, Err(LoginError::Refused));
     }
 
     #[tokio::test(start_paused = true)]
@@ -325,15 +370,19 @@ pub(super) mod tests {
         let (_, users) = house().await;
         for name in ["admin", "nobody"] {
             for _ in 0..5 {
-                assert_eq!(users.login(name, "guess").await, Err(LoginError::Refused));
+                assert_eq!(users.login(name, "guess", None).await, Err(LoginError::Refused));
             }
-            assert!(matches!(users.login(name, "guess").await, Err(LoginError::TooMany { .. })), "{name}");
+            assert!(
+                matches!(users.login(name, "guess", None).await, Err(LoginError::TooMany { .. })),
+                "{name}"
+            );
         }
-        let LoginError::TooMany { retry_after } = users.login("admin", PASSWORD).await.unwrap_err() else {
+        let LoginError::TooMany { retry_after } = users.login("admin", PASSWORD, None).await.unwrap_err()
+        else {
             panic!("even the right password waits")
         };
         tokio::time::sleep(retry_after).await;
-        assert!(users.login("admin", PASSWORD).await.is_ok());
+        assert!(users.login("admin", PASSWORD, None).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -343,12 +392,12 @@ pub(super) mod tests {
         user["metadata"]["uid"] = json!("u1");
         shelf.put(GROUP, USERS, user.clone());
         users.set_password("admin", PASSWORD, false).await.unwrap();
-        users.login("admin", PASSWORD).await.unwrap();
+        users.login("admin", PASSWORD, None).await.unwrap();
         user["metadata"]["uid"] = json!("u2");
         shelf.put(GROUP, USERS, user);
-        assert_eq!(users.login("admin", PASSWORD).await, Err(LoginError::Refused));
+        assert_eq!(users.login("admin", PASSWORD, None).await, Err(LoginError::Refused));
         users.set_password("admin", PASSWORD, false).await.unwrap();
-        users.login("admin", PASSWORD).await.unwrap();
+        users.login("admin", PASSWORD, None).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,6 +442,6 @@ pub(super) mod tests {
         };
         twin("aaa", "2030-01-01T00:00:06Z", "u1");
         twin("aab", "2030-01-01T00:00:05Z", "u6");
-        assert_eq!(users.login("admin", PASSWORD).await.unwrap().id, "admin");
+        assert_eq!(users.login("admin", PASSWORD, None).await.unwrap().id, "admin");
     }
 }

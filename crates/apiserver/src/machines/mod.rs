@@ -13,7 +13,6 @@
 pub mod agents;
 mod instance;
 pub mod listing;
-pub(crate) mod origin;
 mod power;
 mod screen;
 pub(crate) mod streams;

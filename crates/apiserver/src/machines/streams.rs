@@ -12,14 +12,13 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use super::{
     MachineCall, Stream, VMI,
     instance::Place,
-    origin,
     screen::may_be_watched,
     websocket::{self, Framing},
 };
 use crate::{
     ApiServer,
     audit::UntilEnd,
-    identity::credentials::Explicit,
+    identity::origin,
     respond::{self, ApiResponse},
     status::{ApiError, success},
 };
@@ -52,7 +51,7 @@ impl ApiServer {
             }
         };
         let headers = &call.parts.headers;
-        if !origin::may_open(headers, call.parts.extensions.get::<Explicit>()) {
+        if !origin::may_open(call.parts) {
             return Err(ApiError::refused(VMI, call.name, "the request comes from a page of another origin"));
         }
         let accept = accept_key(headers)?;

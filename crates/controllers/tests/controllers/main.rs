@@ -24,5 +24,6 @@ mod snapshots;
 mod support_bundles;
 mod templates;
 mod token;
+mod user;
 
 use sheaf_testbed::simulated_node;

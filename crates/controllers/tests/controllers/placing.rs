@@ -148,5 +148,23 @@ fn machines_of_guest_clusters_learn_where_they_are() {
         assert!(
             instance(kubectl, "plain").await["metadata"]["annotations"]["kubernetes.io/hostname"].is_null()
         );
+        // They learn it again when their node is labelled otherwise, and only they.
+        let plain = instance(kubectl, "plain").await["metadata"]["resourceVersion"].clone();
+        let labels = json!({
+            "topology.kubernetes.io/zone": "z2", "topology.kubernetes.io/region": "r1", "color": "blue",
+        });
+        kubectl.patch("/api/v1/nodes/n1", &json!({"metadata": {"labels": labels}})).await;
+        cluster.settle().await;
+        let annotations = instance(kubectl, "vm").await["metadata"]["annotations"].clone();
+        assert_eq!(annotations["topology.kubernetes.io/zone"], "z2");
+        assert_eq!(annotations["topology.kubernetes.io/region"], "r1");
+        assert!(annotations["color"].is_null());
+        let unlabelled = json!({"metadata": {"labels": {"topology.kubernetes.io/region": null}}});
+        kubectl.patch("/api/v1/nodes/n1", &unlabelled).await;
+        cluster.settle().await;
+        let there = instance(kubectl, "vm").await;
+        assert!(there["metadata"]["annotations"]["topology.kubernetes.io/region"].is_null());
+        assert_eq!(there["metadata"]["annotations"]["kubernetes.io/hostname"], "n1");
+        assert_eq!(instance(kubectl, "plain").await["metadata"]["resourceVersion"], plain);
     });
 }

@@ -15,6 +15,7 @@ pub mod key_pair;
 pub mod kube_virt;
 pub mod lease;
 pub mod limit_range;
+pub mod management_setting;
 pub mod namespace;
 pub mod network_attachment_definition;
 pub mod node;
@@ -84,6 +85,7 @@ pub fn built_in() -> Vec<Kind> {
         custom_resource_definition::kind(),
         user::kind(),
         token::kind(),
+        management_setting::kind(),
         virtual_machine::kind(),
         virtual_machine_instance::kind(),
         kube_virt::kind(),

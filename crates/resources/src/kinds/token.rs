@@ -9,6 +9,8 @@ use crate::{
     schema::Schema,
 };
 
+const LONGEST_DESCRIPTION: usize = 4096;
+
 pub fn kind() -> Kind {
     Kind::built_in("management.cattle.io", "v3", "Token", "tokens", schema)
         .cluster_scoped()
@@ -95,6 +97,11 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "<hidden>",
             "must be the hash of a secret",
         ));
+    }
+    let is_news = old.is_none_or(|old| old["description"] != new["description"]);
+    if is_news && text(&new["description"]).len() > LONGEST_DESCRIPTION {
+        let path = FieldPath::new("description");
+        errors.push(FieldError::too_long(&path, LONGEST_DESCRIPTION as u64));
     }
     for field in ["userId", "token", "isDerived"] {
         if old.is_some_and(|old| old[field] != new[field]) {

@@ -140,6 +140,19 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
         ),
         ("token", vec![on(&["delete", "list"], "management.cattle.io", &["tokens"])]),
         (
+            "user",
+            vec![
+                on(&["get", "list", "patch", "watch"], "management.cattle.io", &["users"]),
+                on(
+                    &["delete", "get", "list", "patch"],
+                    super::GROUP,
+                    &["clusterrolebindings", "rolebindings"],
+                ),
+                // It writes bindings to roles that it does not hold, and only ever takes names out of them.
+                on(&["bind"], super::GROUP, &["clusterroles", "roles"]),
+            ],
+        ),
+        (
             "virtual-machine",
             vec![
                 on(&["get", "list", "patch", "update", "watch"], KUBEVIRT, &["virtualmachines"]),
@@ -200,6 +213,13 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(follow, NETWORK, &["ippools", "virtualmachinenetworkconfigs"]),
                 on(follow, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
                 on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "virtual-machine-instance-topology",
+            vec![
+                on(&["get", "list", "patch", "watch"], KUBEVIRT, &["virtualmachineinstances"]),
+                on(follow, CORE, &["nodes"]),
             ],
         ),
         (

@@ -93,6 +93,8 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             vec![
                 named(on(&["get", "watch"], HARVESTER, &["settings"]), &OPEN_SETTINGS),
                 on(READ, NETWORK, &["clusternetworks"]),
+                // What a dashboard shows to everybody.
+                on(READ, "management.cattle.io", &["settings"]),
             ],
         ),
         role("harvesterhci.io:cloudprovider", cloud_provider()),
@@ -137,7 +139,9 @@ fn guest_questions() -> [&'static str; 4] {
     ]
 }
 
-/// The cloud provider of a guest cluster: its own nodes, as the machines that they are.
+/// The cloud provider of a guest cluster: its own nodes, as the machines that they are. Bound in one namespace, so what the
+/// CSI driver does to machines and snapshots is here, too: its own role is bound for the whole cluster, and Harvester's lets
+/// every guest cluster change everybody's machines.
 fn cloud_provider() -> Vec<Value> {
     vec![
         on(
@@ -159,6 +163,9 @@ fn cloud_provider() -> Vec<Value> {
         ),
         on(READ, "", &["pods"]),
         on(&["*"], "", &["persistentvolumeclaims", "persistentvolumeclaims/status"]),
+        // A volume is plugged in by changing the machine's own list.
+        on(&["patch"], KUBEVIRT, &["virtualmachines"]),
+        on(&["*"], SNAPSHOT, &["volumesnapshots"]),
     ]
 }
 
@@ -181,9 +188,6 @@ fn csi_driver() -> Vec<Value> {
             &["csi-driver-config", "csi-online-expand-validation"],
         ),
         on(&["get", "list"], "longhorn.io", &["volumes"]),
-        on(&["*"], SNAPSHOT, &["volumesnapshots"]),
-        // A volume is plugged in by changing the machine's own list.
-        on(&["patch"], KUBEVIRT, &["virtualmachines"]),
     ]
 }
 
@@ -229,6 +233,20 @@ mod tests {
                 assert!(rules(name).contains(present), "{name} {present}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_bound_for_the_whole_cluster_touches_no_machine_of_others() {
+        let csi = rules("harvesterhci.io:csi-driver");
+        for absent in ["virtualmachines", "volumesnapshots", "persistentvolumeclaims", "secrets"] {
+            assert!(!csi.contains(absent), "{absent}");
+        }
+        let provider = rules("harvesterhci.io:cloudprovider");
+        assert!(
+            provider.contains("volumesnapshots")
+                && provider.contains("patch")
+                && !provider.contains("secrets")
+        );
     }
 
     #[test]

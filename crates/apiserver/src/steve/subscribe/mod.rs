@@ -22,8 +22,8 @@ use super::{errand::Errands, object::Base, rights::Rights};
 use crate::{
     ApiServer,
     audit::{Trail, UntilEnd},
-    identity::credentials::Explicit,
-    machines::{origin, streams::accept_key},
+    identity::origin,
+    machines::streams::accept_key,
     respond::{self, ApiResponse},
     status::{ApiError, Named, success},
 };
@@ -40,7 +40,7 @@ impl ApiServer {
             return Err(ApiError::method_not_allowed());
         }
         let headers = &parts.headers;
-        if !origin::may_open(headers, parts.extensions.get::<Explicit>()) {
+        if !origin::may_open(parts) {
             let what = Named { group: "", resource: "subscribe" };
             return Err(ApiError::refused(what, "", "the request comes from a page of another origin"));
         }
