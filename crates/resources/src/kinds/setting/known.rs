@@ -84,7 +84,6 @@ const fn idle(
     Known { name, default, value: "", effect: Effect::NotYet(why), check }
 }
 
-const BUNDLES: &str = "no bundle for support is made yet";
 const CONSOLE: &str = "there is no web console yet that would be loaded from elsewhere";
 const UPGRADES: &str = "clusters are not upgraded from within yet";
 const RANCHER: &str = "clusters do not join a Rancher yet";
@@ -189,12 +188,20 @@ pub const ALL: &[Known] = &[
     ),
     idle("ssl-parameters", "{}", shapes::tls_parameters, "the API speaks TLS 1.2 and 1.3, and nothing older"),
     idle(STORAGE_NETWORK, "", networks::of_nodes, "disks are on one node and go over no network"),
-    idle(SUPPORT_BUNDLE_EXPIRATION, "30", values::minutes, BUNDLES),
-    idle(SUPPORT_BUNDLE_FILE_NAME, "", values::file_name_part, BUNDLES),
-    idle("support-bundle-image", "{}", shapes::container_image, BUNDLES),
-    idle(SUPPORT_BUNDLE_NAMESPACES, "", values::namespaces, BUNDLES),
-    idle(SUPPORT_BUNDLE_NODE_TIMEOUT, "30", values::minutes, BUNDLES),
-    idle(SUPPORT_BUNDLE_TIMEOUT, "50", values::minutes, BUNDLES),
+    acts(SUPPORT_BUNDLE_EXPIRATION, "30", values::minutes),
+    idle(
+        SUPPORT_BUNDLE_FILE_NAME,
+        "",
+        values::file_name_part,
+        "bundles for support are called after their uid and when they were made",
+    ),
+    idle("support-bundle-image", "{}", shapes::container_image, "nodes make bundles for support themselves"),
+    Known {
+        effect: Effect::InPart("every namespace is in a bundle for support, also those that are not named"),
+        ..acts(SUPPORT_BUNDLE_NAMESPACES, "", values::namespaces)
+    },
+    acts(SUPPORT_BUNDLE_NODE_TIMEOUT, "30", values::minutes),
+    acts(SUPPORT_BUNDLE_TIMEOUT, "50", values::minutes),
     idle(
         "ui-index",
         "https://releases.rancher.com/harvester-ui/dashboard/release-harvester-v1.8/index.html",
