@@ -189,7 +189,11 @@ fn keep(seen: &Seen<'_>, said: &AllocatedAddress, may: bool) -> Kept {
 fn allocate(seen: &Seen<'_>, balancer: &LoadBalancer) -> Result<Step, String> {
     let chosen = pool::choose(&balancer.spec, &requirement(balancer), seen.pools)?;
     let mut pool = Pool::read(chosen);
-    pool.allocate(seen.holder, seen.blocked).map_err(|why| why.to_string())?;
+    // Pools that overlap are refused; two that came at the same moment may all the same.
+    let others = seen.pools.iter().map(|other| Pool::read(other)).filter(|other| other.name != pool.name);
+    let others: Vec<Block> = others.flat_map(|other| other.given()).collect();
+    let blocked: Vec<Block> = seen.blocked.iter().cloned().chain(others).collect();
+    pool.allocate(seen.holder, &blocked).map_err(|why| why.to_string())?;
     Ok(write_pool(seen, &pool))
 }
 

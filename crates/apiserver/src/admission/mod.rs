@@ -30,6 +30,7 @@ mod backup;
 mod cloud_config;
 mod image_use;
 mod limit_range;
+mod load_balancer;
 mod machines;
 mod namespace;
 mod network;
@@ -58,13 +59,14 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 6] = [
+const STATUS_OF_OTHERS: [(&str, &str); 7] = [
     (machines::GROUP, machines::INSTANCES),
     ("harvesterhci.io", "settings"),
     ("harvesterhci.io", "virtualmachineimages"),
     ("harvesterhci.io", "virtualmachinebackups"),
     ("harvesterhci.io", "virtualmachinerestores"),
     ("harvesterhci.io", "virtualmachinetemplateversions"),
+    (load_balancer::GROUP, load_balancer::POOLS),
 ];
 
 /// What is about to happen.
@@ -164,6 +166,8 @@ impl ApiServer {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
             }
+            (load_balancer::GROUP, load_balancer::BALANCERS) => self.admit_balancer(call, new, old),
+            (load_balancer::GROUP, load_balancer::POOLS) => self.admit_balancer_pool(call, new, old).await,
             _ => Ok(()),
         }
     }
@@ -203,6 +207,7 @@ impl ApiServer {
                 self.admit_cluster_network_deletion(call, name).await
             }
             ("network.harvesterhci.io", "ippools") => self.admit_pool_deletion(call, old),
+            (load_balancer::GROUP, load_balancer::POOLS) => load_balancer::admit_pool_deletion(old),
             _ => Ok(()),
         }
     }

@@ -150,6 +150,12 @@ impl Pool {
         self.allocated.iter().filter(move |(_, one)| *one == holder).map(|(address, _)| *address)
     }
 
+    /// What somebody has.
+    pub fn given(&self) -> Vec<Block> {
+        let single = |address: &Ipv4Addr| Block { first: *address, last: *address, except: BTreeSet::new() };
+        self.allocated.keys().map(single).collect()
+    }
+
     /// Everybody who has an address.
     pub fn holders(&self) -> BTreeSet<&str> {
         self.allocated.values().map(String::as_str).collect()
