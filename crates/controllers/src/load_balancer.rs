@@ -197,11 +197,15 @@ impl Balancers {
             }
             found.write(&changed).await?;
         }
-        // Who has an address of it may be gone, and who waits for one may get it now.
+        // Who has an address of it may be gone, who says so may have been forgotten, and who waits for one may get it now.
         let holders = pool.holders();
         let holders = holders.into_iter().filter_map(|holder| holder.split_once('/'));
         let holders = holders.map(|(namespace, name)| Key::Balancer((namespace.to_owned(), name.to_owned())));
-        Ok(Next::wake(holders.chain(waiting()).collect()))
+        let balancers: Vec<Arc<LoadBalancer>> = self.context.eyes().list("").await?;
+        let sayers = balancers.iter().filter(|one| one.status.allocated_address.ip_pool == name);
+        let sayers = sayers.filter_map(|one| place_of(&one.metadata)).map(Key::Balancer);
+        let woken: BTreeSet<Key> = holders.chain(sayers).chain(waiting()).collect();
+        Ok(Next::wake(woken.into_iter().collect()))
     }
 
     /// `<address>: <namespace>/<name>`. Only from a balancer that is gone.

@@ -98,7 +98,8 @@ pub(crate) async fn set(
     let links = Links::open()?;
     let held = holding::held(&links, config).await?;
     let table = &config.names.balancing;
-    if wanted.is_empty() && held.is_empty() && !nft::has_inet(table).await? {
+    let is_bare = held.is_empty() && !holding::is_there(&links, config).await?;
+    if wanted.is_empty() && is_bare && !nft::has_inet(table).await? {
         return Ok(BTreeMap::new());
     }
     // First nothing leads where it should not, then nothing goes on that did, then addresses go, then they come.
@@ -108,6 +109,9 @@ pub(crate) async fn set(
     connections::forget(ours, wanted.to_vec()).await?;
     after.took(Step::ForgetConnections);
     holding::let_go(&links, config, wanted, after).await?;
+    if wanted.is_empty() {
+        holding::remove(&links, config, after).await?;
+    }
     let mut reach = BTreeMap::new();
     for one in wanted {
         let is_new = holding::hold(&links, config, one.address, after).await?;
@@ -122,9 +126,5 @@ pub(crate) async fn set(
 
 /// Takes all of it off the host.
 pub(crate) async fn remove(config: &NetworkConfig, after: &AfterStep) -> Result<(), BalancingError> {
-    set(config, &[], after).await?;
-    holding::remove(&Links::open()?, config, after).await?;
-    nft::apply(&rules::render_removal(config)).await?;
-    after.took(Step::RemoveBalancing);
-    Ok(())
+    set(config, &[], after).await.map(drop)
 }

@@ -46,7 +46,6 @@ pub enum Step {
     HoldAddress,
     LetGoOfAddress,
     RemoveHolder,
-    RemoveBalancing,
 }
 
 /// Called after each step that was taken.

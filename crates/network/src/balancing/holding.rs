@@ -29,6 +29,10 @@ pub(crate) async fn held(
     Ok(links.addresses(&holder).await?.into_iter().map(|(address, _, _)| address).collect())
 }
 
+pub(crate) async fn is_there(links: &Links, config: &NetworkConfig) -> Result<bool, BalancingError> {
+    Ok(bridge::find(links, &config.names.holder).await?.is_some())
+}
+
 /// Holds an address; whether it was not held before.
 pub(crate) async fn hold(
     links: &Links,

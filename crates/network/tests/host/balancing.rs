@@ -208,7 +208,7 @@ fn what_an_earlier_process_left_is_found_and_removed() {
         assert!(asks(&outside, other, 80).is_err());
         assert!(!run(&format!("ip -n {node} addr")).contains("192.0.2.51"));
         assert!(!run(&format!("ip netns exec {node} nft list ruleset")).contains("sheaf_lb"));
-        after.remove_everything().await.unwrap();
         assert!(!attempt(&format!("ip -n {node} link show sheaf-lb")).status.success());
+        after.remove_everything().await.unwrap();
     });
 }
