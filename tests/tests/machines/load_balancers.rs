@@ -18,11 +18,10 @@ const BALANCERS: &str = "/apis/loadbalancer.harvesterhci.io/v1beta1/namespaces/d
 const POOLS: &str = "/apis/loadbalancer.harvesterhci.io/v1beta1/ippools";
 
 /// A guest that has its address and answers every connection with its name.
-fn serving(farm: &Farm, name: &str) -> Serial {
-    let instance = farm.running(name);
+fn serve(mut serial: Serial, instance: &Value) -> Serial {
+    let name = instance["metadata"]["name"].as_str().unwrap();
     let address = instance["status"]["interfaces"][0]["ipAddress"].as_str().unwrap().to_owned();
     let (network, _) = address.rsplit_once('.').unwrap();
-    let mut serial = farm.serial(&instance);
     serial.hears("tiny guest is up");
     serial.runs(&format!(
         "ip link set eth0 up; ip addr add {address}/24 dev eth0; ip route add default via {network}.1"
@@ -89,17 +88,27 @@ fn connections_reach_every_guest_that_is_well_and_nothing_is_left_when_the_balan
     assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?}", asked.elapsed());
     let address: SocketAddr = format!("{given}:80").parse().unwrap();
 
-    let (mut one, _two) = (serving(&farm, "one"), serving(&farm, "two"));
+    // Both consoles at once: what a guest says while nobody is at its own is lost.
+    let guests = ["one", "two"].map(|name| {
+        let instance = farm.running(name);
+        (farm.serial(&instance), instance)
+    });
+    let [mut one, _two] = guests.map(|(serial, instance)| serve(serial, &instance));
     patience::until("the balancer to be ready", || {
         let balancer = farm.api().get(&path).object();
-        (ready(&balancer)?["status"] == "True" && balancer["status"]["address"] == given.as_str()).then_some(())
+        (ready(&balancer)?["status"] == "True" && balancer["status"]["address"] == given.as_str())
+            .then_some(())
     });
-    patience::until("both guests to be reached", || (answers(address) == only(&["one", "two"])).then_some(()));
+    patience::until("both guests to be reached", || {
+        (answers(address) == only(&["one", "two"])).then_some(())
+    });
 
     // One stops answering, and nobody is sent there any more.
     one.runs("killall nc");
     let died = Instant::now();
-    patience::until("connections to go to the other alone", || (answers(address) == only(&["two"])).then_some(()));
+    patience::until("connections to go to the other alone", || {
+        (answers(address) == only(&["two"])).then_some(())
+    });
     assert!(died.elapsed() < Duration::from_secs(15), "it took {:?}", died.elapsed());
     let events = farm.api().get("/api/v1/namespaces/default/events").object();
     let told = events["items"].as_array().unwrap().iter().any(|event| {

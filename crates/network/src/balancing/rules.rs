@@ -3,13 +3,19 @@
 //! - A connection to a listener goes to one of its guests, each in turn; so does one that the host itself makes.
 //! - One that comes from a guest, or from the host, goes on as the gateway's: its answer would otherwise go straight to
 //!   the client, who asked somebody else.
+//! - A guest that asks is led to another one of them: where a host has its bridges' traffic filtered as IP
+//!   (`bridge-nf-call-iptables`), a frame does not go back through the port that it came from. So a guest that is alone
+//!   behind an address may not reach itself there.
 //! - All else at such an address is refused, but for ping. In particular no service of the host that listens on every
 //!   address is reached by way of one; and a listener without a guest to lead to is refused at once, not left to wait.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, net::Ipv4Addr};
 
 use super::Balanced;
 use crate::config::NetworkConfig;
+
+/// Up to so many guests each is led to the others: more would be rules without end.
+const APART: usize = 16;
 
 /// The ruleset that replaces whatever was there under the same name.
 pub fn render(config: &NetworkConfig, wanted: &[Balanced]) -> String {
@@ -86,18 +92,19 @@ fn render_listeners(wanted: &[Balanced]) -> (String, String) {
     let listeners = wanted.iter().filter(|one| !one.guests.is_empty());
     let listeners = listeners.flat_map(|one| one.listeners.iter().map(move |listener| (one, listener)));
     for (number, (one, listener)) in listeners.enumerate() {
-        let guests: Vec<String> =
-            one.guests.iter().enumerate().map(|(n, guest)| format!("{n} : {guest}")).collect();
-        let choice = match one.guests.as_slice() {
-            [only] => only.to_string(),
-            several => format!("numgen inc mod {} map {{ {} }}", several.len(), guests.join(", ")),
-        };
-        let _ = writeln!(
-            chains,
-            "\tchain listener_{number} {{\n\t\tmeta l4proto {} dnat ip to {choice}:{}\n\t}}\n",
-            listener.protocol.name(),
-            listener.guest_port
-        );
+        let (protocol, port) = (listener.protocol.name(), listener.guest_port);
+        let _ = writeln!(chains, "\tchain listener_{number} {{");
+        if (2..=APART).contains(&one.guests.len()) {
+            for guest in &one.guests {
+                let others: Vec<Ipv4Addr> =
+                    one.guests.iter().copied().filter(|other| other != guest).collect();
+                let to = choice(&others);
+                let _ =
+                    writeln!(chains, "\t\tip saddr {guest} meta l4proto {protocol} dnat ip to {to}:{port}");
+            }
+        }
+        let _ =
+            writeln!(chains, "\t\tmeta l4proto {protocol} dnat ip to {}:{port}\n\t}}\n", choice(&one.guests));
         places.push(format!(
             "\t\t\t{} . {} . {} : goto listener_{number}",
             one.address,
@@ -112,10 +119,17 @@ fn render_listeners(wanted: &[Balanced]) -> (String, String) {
     (chains, places)
 }
 
+/// One of these, each in turn.
+fn choice(guests: &[Ipv4Addr]) -> String {
+    let places: Vec<String> = guests.iter().enumerate().map(|(n, guest)| format!("{n} : {guest}")).collect();
+    match guests {
+        [only] => only.to_string(),
+        several => format!("numgen inc mod {} map {{ {} }}", several.len(), places.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
     use crate::{
         balancing::{Listener, Protocol},
