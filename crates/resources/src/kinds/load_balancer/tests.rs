@@ -1,3 +1,5 @@
+//! What is refused, completed and selected, word by word.
+
 use super::*;
 
 fn balancer() -> Value {

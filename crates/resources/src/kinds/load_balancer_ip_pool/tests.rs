@@ -1,3 +1,5 @@
+//! Ranges, scopes and what pools must not share, word by word.
+
 use proptest::prelude::*;
 
 use super::*;
