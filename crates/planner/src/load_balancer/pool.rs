@@ -1,8 +1,8 @@
 //! Decides which pool a load balancer gets its address of, and which one.
 //!
 //! - Whoever has an address keeps it; whoever had one gets it back while nobody else took it.
-//! - Otherwise the next free one after the one given out last, round and round, so that one that was given back rests as
-//!   long as the pool allows.
+//! - Otherwise the next free one after the one given out last, round and round, and those that somebody had last of all, so
+//!   that one that was given back rests as long as the pool allows.
 //! - Never the gateway of a range, nor what machines may get.
 
 use std::{
@@ -184,7 +184,9 @@ impl Pool {
                 && !blocked.iter().any(|block| block.contains(*address))
         };
         let had = self.history.iter().filter(|(_, one)| *one == holder).map(|(address, _)| *address);
-        let address = { had }.find(is_free).or_else(|| self.next_free(blocked));
+        // What somebody else had is given to others last.
+        let rested = || self.next_free(blocked, |address| self.history.contains_key(&address));
+        let address = { had }.find(is_free).or_else(rested).or_else(|| self.next_free(blocked, |_| false));
         let address =
             address.ok_or_else(|| PoolError::Exhausted { pool: self.name.clone(), size: self.total() })?;
         self.claim(holder, address);
@@ -202,7 +204,7 @@ impl Pool {
     }
 
     /// The first free address behind the last one, through all ranges and around.
-    fn next_free(&self, blocked: &[Block]) -> Option<Ipv4Addr> {
+    fn next_free(&self, blocked: &[Block], not: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         let at = self.last.and_then(|last| {
             let nth = self.ranges.iter().position(|range| (range.first..=range.last).contains(&last))?;
             Some((nth, last))
@@ -211,16 +213,17 @@ impl Pool {
             return self
                 .ranges
                 .iter()
-                .find_map(|range| self.first_gap(range, range.first, range.last, blocked));
+                .find_map(|range| self.first_gap(range, range.first, range.last, blocked, &not));
         };
         let range = &self.ranges[nth];
         let after = Ipv4Addr::from_bits(last.to_bits().saturating_add(1));
-        let rest = (last < range.last).then(|| self.first_gap(range, after, range.last, blocked)).flatten();
+        let rest =
+            (last < range.last).then(|| self.first_gap(range, after, range.last, blocked, &not)).flatten();
         let others = || {
             let others = self.ranges[nth + 1..].iter().chain(&self.ranges[..nth]);
-            { others }.find_map(|range| self.first_gap(range, range.first, range.last, blocked))
+            { others }.find_map(|range| self.first_gap(range, range.first, range.last, blocked, &not))
         };
-        rest.or_else(others).or_else(|| self.first_gap(range, range.first, last, blocked))
+        rest.or_else(others).or_else(|| self.first_gap(range, range.first, last, blocked, &not))
     }
 
     /// The first free address from here to there: steps over blocks as a whole.
@@ -230,12 +233,16 @@ impl Pool {
         from: Ipv4Addr,
         to: Ipv4Addr,
         blocked: &[Block],
+        not: &dyn Fn(Ipv4Addr) -> bool,
     ) -> Option<Ipv4Addr> {
         let mut candidate = from;
         while candidate <= to {
             if let Some(block) = blocked.iter().find(|block| block.contains(candidate)) {
                 candidate = block.behind(candidate)?;
-            } else if self.allocated.contains_key(&candidate) || range.gateway == Some(candidate) {
+            } else if self.allocated.contains_key(&candidate)
+                || range.gateway == Some(candidate)
+                || not(candidate)
+            {
                 candidate = Ipv4Addr::from_bits(candidate.to_bits().checked_add(1)?);
             } else {
                 return Some(candidate);
