@@ -57,8 +57,14 @@ impl Farm {
 
     /// Dies without a word, and comes back.
     pub fn is_killed_and_started_again(self) -> Farm {
-        let Farm { mut node, network } = self;
-        node.kill();
+        let mut farm = self;
+        farm.node.kill();
+        farm.is_started_again()
+    }
+
+    /// Comes back after it died.
+    pub fn is_started_again(self) -> Farm {
+        let Farm { node, network } = self;
         let node = node.start_again_with(&["--vm-cidr", &network, "--allow-local-images"]);
         Farm { node, network }
     }

@@ -8,6 +8,7 @@
 
 mod disk_space;
 pub mod host;
+mod load_balancer;
 mod merge;
 pub mod metrics;
 pub mod node;
@@ -107,6 +108,7 @@ pub async fn run(
         () = reconciling::run(snapshots, client) => {}
         () = volume_layers::run(hands.clone()) => {}
         () = disk_space::run(hands.clone()) => {}
+        () = load_balancer::run(hands.clone()) => {}
         () = sweep => {}
         () = answers => {}
         () = sampler.run() => {}

@@ -44,7 +44,7 @@ const KVM_RESOURCE: &str = "devices.kubevirt.io/kvm";
 
 /// The conditions that are ours alone; the rest have their usual names.
 pub const KVM_CONDITION: &str = "KvmUsable";
-pub const TAPS_CONDITION: &str = "TapsUsable";
+pub use sheaf_resources::kinds::node::TAPS_CONDITION;
 pub const APART_CONDITION: &str = "MachinesKeptApart";
 
 #[derive(Debug, thiserror::Error)]

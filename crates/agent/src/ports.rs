@@ -116,6 +116,17 @@ impl Ports {
         ports.iter().flat_map(|port| port.addresses.iter().copied()).collect()
     }
 
+    /// The addresses of all machines here.
+    pub fn all_addresses(&self) -> Vec<Ipv4Addr> {
+        let book = self.book.lock();
+        let ports = book.entries.values().flat_map(|plugged| &plugged.ports);
+        ports.flat_map(|port| port.addresses.iter().copied()).collect()
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
     /// Brings the host's network into shape again if there is anybody on it, and removes taps that are
     /// nobody's. To be called by the clock.
     pub async fn mend(&self) -> Result<(), PortError> {

@@ -13,6 +13,7 @@ pub mod custom_resource_definition;
 pub mod event;
 pub mod garbage_collection;
 pub mod harvester_resource_quota;
+pub mod load_balancer;
 pub mod namespace;
 pub mod node;
 mod object;
@@ -133,6 +134,7 @@ const ALL: &[(&str, Start)] = &[
     (volume_snapshot_content::NAME, |context| Box::pin(volume_snapshot_content::run(context))),
     (virtual_machine_image::NAME, |context| Box::pin(virtual_machine_image::run(context))),
     (virtual_machine_network_config::NAME, |context| Box::pin(virtual_machine_network_config::run(context))),
+    (load_balancer::NAME, |context| Box::pin(load_balancer::run(context))),
     (virtual_machine::NAME, |context| Box::pin(virtual_machine::run(context))),
     (virtual_machine_instance::NAME, |context| Box::pin(virtual_machine_instance::run(context))),
     (virtual_machine_instance_pod::NAME, |context| Box::pin(virtual_machine_instance_pod::run(context))),

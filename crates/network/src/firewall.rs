@@ -24,7 +24,8 @@
 //!
 //! **`inet`: where guests get to.** They reach each other, and through the host with its
 //! address the outside, except link-local addresses (a cloud's metadata service would
-//! take a guest for its host). Nothing from outside reaches them unasked. Of the host
+//! take a guest for its host). Nothing from outside reaches them unasked, but for what
+//! somebody on the host leads to them: a load balancer does. Of the host
 //! itself they reach DHCP, and on the gateway's address DNS and ping; beyond that only
 //! the TCP ports that were opened to them, and answers to what the host asked. A service
 //! of the host that listens on every address is therefore not theirs to use; one that
@@ -173,6 +174,7 @@ table inet {table} {{
 
 	chain inwards {{
 		ct state established,related accept
+		ct status dnat accept
 		drop
 	}}
 

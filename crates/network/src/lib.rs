@@ -11,7 +11,7 @@
 //!
 //! [`Network`] is the front: [`Network::ensure`] brings the host to the shape above,
 //! [`Network::set_ports`] says which NICs there are, [`Network::open_tap`] hands one to
-//! QEMU, and [`Network::serve_dhcp`] and [`Network::serve_dns`] are futures that serve
+//! QEMU, [`Network::set_balanced`] says which addresses lead to which of them, and [`Network::serve_dhcp`] and [`Network::serve_dns`] are futures that serve
 //! for as long as they are polled.
 //!
 //! What it deliberately does not do: choose addresses (they come from one allocator, so
@@ -26,6 +26,7 @@
 //! restart calls `ensure` and `set_ports` again; every step is idempotent.
 
 pub mod addresses;
+pub mod balancing;
 mod bridge;
 mod config;
 pub mod dhcp;
@@ -43,13 +44,14 @@ mod tap;
 pub mod user_mode;
 
 pub use addresses::Mac;
+pub use balancing::{Balanced, BalancingError, Listener, Protocol, Reach};
 pub use bridge::BridgeError;
 pub use config::{ConfigError, NetworkConfig};
 pub use forwarding::SysctlError;
 pub use ipnet::Ipv4Net;
 pub use links::LinkError;
 pub use names::{InterfaceName, NameError, NetworkNames, TableName, TapPrefix};
-pub use network::{Network, NetworkError};
+pub use network::{HostAddresses, Network, NetworkError};
 pub use nft::NftError;
 pub use port::{NicId, Port, RefusedPort, WhyRefused};
 pub use step::{AfterStep, Step};

@@ -4,7 +4,7 @@
 //! call or two, belongs to the network namespace of the thread that opened it, and can
 //! never be found broken.
 
-use std::{io, net::Ipv4Addr};
+use std::{collections::BTreeSet, io, net::Ipv4Addr};
 
 use futures::TryStreamExt as _;
 use rtnetlink::{
@@ -12,7 +12,7 @@ use rtnetlink::{
     packet_route::{
         address::{AddressAttribute, AddressMessage},
         link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
-        neighbour::NeighbourState,
+        neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     },
 };
 use rustix::io::Errno;
@@ -127,6 +127,46 @@ impl Links {
             Some((local, message.header.prefix_len, message))
         };
         Ok(all.into_iter().filter(|message| message.header.index == link.index).filter_map(ipv4).collect())
+    }
+
+    /// The IPv4 addresses of all interfaces: whose, which, and how many leading bits its network has.
+    pub async fn all_addresses(&self) -> Result<Vec<(u32, Ipv4Addr, u8)>, LinkError> {
+        let found: Vec<AddressMessage> = self
+            .handle
+            .address()
+            .get()
+            .execute()
+            .try_collect()
+            .await
+            .map_err(|source| refused("list the addresses of", "all interfaces", source))?;
+        let ipv4 = |message: &AddressMessage| {
+            let local = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Local(std::net::IpAddr::V4(address)) => Some(*address),
+                _ => None,
+            })?;
+            Some((message.header.index, local, message.header.prefix_len))
+        };
+        Ok(found.iter().filter_map(ipv4).collect())
+    }
+
+    /// The neighbours on an interface that the kernel has ever heard of.
+    pub async fn neighbours(&self, index: u32) -> Result<BTreeSet<Ipv4Addr>, LinkError> {
+        let found: Vec<NeighbourMessage> = self
+            .handle
+            .neighbours()
+            .get()
+            .execute()
+            .try_collect()
+            .await
+            .map_err(|source| refused("list the neighbours on", &index.to_string(), source))?;
+        let here = found.into_iter().filter(|message| message.header.ifindex == index);
+        let address = |message: NeighbourMessage| {
+            message.attributes.into_iter().find_map(|attribute| match attribute {
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(address),
+                _ => None,
+            })
+        };
+        Ok(here.filter_map(address).collect())
     }
 
     pub async fn add_address(&self, link: &Link, address: Ipv4Addr, prefix: u8) -> Result<(), LinkError> {

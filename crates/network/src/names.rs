@@ -118,6 +118,10 @@ pub struct NetworkNames {
     pub bridge: InterfaceName,
     pub tap_prefix: TapPrefix,
     pub table: TableName,
+    /// The bridge without ports that the addresses of load balancers are on.
+    pub holder: InterfaceName,
+    /// The table of their rules.
+    pub balancing: TableName,
 }
 
 impl NetworkNames {
@@ -127,6 +131,8 @@ impl NetworkNames {
             bridge: InterfaceName("sheaf0".to_owned()),
             tap_prefix: TapPrefix("vmnic-".to_owned()),
             table: TableName("sheaf".to_owned()),
+            holder: InterfaceName("sheaf-lb".to_owned()),
+            balancing: TableName("sheaf_lb".to_owned()),
         }
     }
 
@@ -138,6 +144,8 @@ impl NetworkNames {
             bridge: InterfaceName(format!("sheaf-{digest}")),
             tap_prefix: TapPrefix(format!("v{}-", &digest[..4])),
             table: TableName(format!("sheaf_{digest}")),
+            holder: InterfaceName(format!("sheafl-{digest}")),
+            balancing: TableName(format!("sheaf_{digest}_lb")),
         }
     }
 }
@@ -179,6 +187,9 @@ mod tests {
             prop_assert!(InterfaceName::new(names.bridge.as_str()).is_ok());
             prop_assert!(TapPrefix::new(names.tap_prefix.as_str()).is_ok());
             prop_assert!(TableName::new(names.table.as_str()).is_ok());
+            prop_assert!(InterfaceName::new(names.holder.as_str()).is_ok());
+            prop_assert!(TableName::new(names.balancing.as_str()).is_ok());
+            prop_assert!(names.holder != names.bridge && !names.tap_prefix.covers(names.holder.as_str()));
             prop_assert!(!names.tap_prefix.covers(names.bridge.as_str()));
         }
     }

@@ -8,11 +8,19 @@
 //! `set_ports` the rules that are in the kernel stay as they are, and guests go on
 //! talking; only if there are none are all taps shut.
 
-use std::{convert::Infallible, future::Future, net::Ipv4Addr, os::fd::OwnedFd, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    future::Future,
+    net::Ipv4Addr,
+    os::fd::OwnedFd,
+    sync::Arc,
+};
 
 use tokio::sync::{Mutex, watch};
 
 use crate::{
+    balancing::{self, Balanced, BalancingError, Reach},
     bridge::{self, BridgeError},
     config::{ConfigError, NetworkConfig},
     dhcp::{self, Leases},
@@ -37,6 +45,16 @@ pub enum NetworkError {
     Sysctl(#[from] SysctlError),
     #[error(transparent)]
     Rules(#[from] NftError),
+    #[error(transparent)]
+    Balancing(#[from] BalancingError),
+}
+
+/// The addresses of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostAddresses {
+    pub own: BTreeSet<Ipv4Addr>,
+    /// Those of load balancers.
+    pub held: BTreeSet<Ipv4Addr>,
 }
 
 /// The network of the virtual machines on this host.
@@ -47,6 +65,8 @@ pub struct Network {
     /// What was asked for; none until it was. Held while rules are swapped, so that an
     /// older set never replaces a newer one.
     ports: Mutex<Option<Vec<Port>>>,
+    /// Held while load balancers are set, so that an older set never replaces a newer one.
+    balancing: Mutex<()>,
     leases: watch::Sender<Arc<Leases>>,
     zone: watch::Sender<Arc<Zone>>,
     /// The bridge's index, by which servers notice that it was replaced.
@@ -63,6 +83,7 @@ impl Network {
             config,
             after: AfterStep::default(),
             ports: Mutex::new(None),
+            balancing: Mutex::default(),
             leases: watch::Sender::default(),
             zone: watch::Sender::new(Arc::new(zone)),
             bridge: watch::Sender::new(None),
@@ -120,6 +141,26 @@ impl Network {
         self.zone.send_replace(Arc::new(zone));
     }
 
+    /// Says which addresses lead to which guests, in place of those before; how each can be reached. Until it is said, what
+    /// is on the host from before stays as it is.
+    pub async fn set_balanced(
+        &self,
+        wanted: &[Balanced],
+    ) -> Result<BTreeMap<Ipv4Addr, Reach>, BalancingError> {
+        let _turn = self.balancing.lock().await;
+        balancing::set(&self.config, wanted, &self.after).await
+    }
+
+    /// The addresses of this host that no load balancer brought, and those that one did.
+    pub async fn addresses(&self) -> Result<HostAddresses, BalancingError> {
+        let links = Links::open()?;
+        let held = balancing::holding::held(&links, &self.config).await?;
+        let all = links.all_addresses().await?;
+        let holder = links.find(self.config.names.holder.as_str()).await?.map(|link| link.index);
+        let own = all.into_iter().filter(|(index, _, _)| Some(*index) != holder);
+        Ok(HostAddresses { own: own.map(|(_, address, _)| address).collect(), held })
+    }
+
     /// The tap of a port, open: made if it is not there, on its bridge, up. Nothing
     /// passes it until `set_ports` has named the port.
     pub async fn open_tap(&self, port: &Port) -> Result<OwnedFd, TapError> {
@@ -148,6 +189,10 @@ impl Network {
         self.bridge.send_replace(None);
         self.leases.send_replace(Arc::default());
         *ports = None;
+        {
+            let _turn = self.balancing.lock().await;
+            balancing::remove(&self.config, &self.after).await?;
+        }
         for tap in tap::found(&self.config).await? {
             tap::remove(&tap.name, &self.after).await?;
         }

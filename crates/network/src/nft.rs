@@ -41,7 +41,16 @@ pub(crate) async fn apply(ruleset: &str) -> Result<(), NftError> {
 
 /// Whether both tables of this name are in the kernel.
 pub(crate) async fn has(table: &TableName) -> Result<bool, NftError> {
-    for family in ["bridge", "inet"] {
+    has_in(&["bridge", "inet"], table).await
+}
+
+/// Whether there is such a table of IP rules.
+pub(crate) async fn has_inet(table: &TableName) -> Result<bool, NftError> {
+    has_in(&["inet"], table).await
+}
+
+async fn has_in(families: &[&str], table: &TableName) -> Result<bool, NftError> {
+    for family in families {
         let outcome = run(&["-t", "list", "table", family, table.as_str()], "").await?;
         match outcome {
             Outcome { success: true, .. } => (),

@@ -35,6 +35,17 @@ pub enum Step {
     RemoveTap,
     RemoveRules,
     RemoveBridge,
+    /// All rules of load balancers are swapped for new ones.
+    SwapBalancing,
+    /// Connections that do not go where they would go now are forgotten.
+    ForgetConnections,
+    /// The bridge that holds the addresses of load balancers is made.
+    CreateHolder,
+    RaiseHolder,
+    /// The host has the address of a load balancer from here on.
+    HoldAddress,
+    LetGoOfAddress,
+    RemoveHolder,
 }
 
 /// Called after each step that was taken.

@@ -5,6 +5,7 @@ pub mod address;
 pub mod claim;
 pub mod garbage;
 pub mod image;
+pub mod load_balancer;
 pub mod namespace_deletion;
 pub mod network_config;
 pub mod placement;

@@ -10,6 +10,7 @@ mod freezing;
 mod full_disk;
 mod images;
 mod life;
+mod load_balancers;
 mod ordinary_user;
 mod plugging;
 mod promises;

@@ -30,6 +30,7 @@ mod backup;
 mod cloud_config;
 mod image_use;
 mod limit_range;
+mod load_balancer;
 mod machines;
 mod namespace;
 mod network;
@@ -59,7 +60,7 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 7] = [
+const STATUS_OF_OTHERS: [(&str, &str); 8] = [
     (machines::GROUP, machines::INSTANCES),
     ("harvesterhci.io", "settings"),
     ("harvesterhci.io", "virtualmachineimages"),
@@ -67,6 +68,7 @@ const STATUS_OF_OTHERS: [(&str, &str); 7] = [
     ("harvesterhci.io", "virtualmachinerestores"),
     ("harvesterhci.io", "virtualmachinetemplateversions"),
     ("harvesterhci.io", "supportbundles"),
+    (load_balancer::GROUP, load_balancer::POOLS),
 ];
 
 /// What is about to happen.
@@ -167,6 +169,8 @@ impl ApiServer {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
             }
+            (load_balancer::GROUP, load_balancer::BALANCERS) => self.admit_balancer(call, new, old),
+            (load_balancer::GROUP, load_balancer::POOLS) => self.admit_balancer_pool(call, new, old).await,
             _ => Ok(()),
         }
     }
@@ -206,6 +210,7 @@ impl ApiServer {
                 self.admit_cluster_network_deletion(call, name).await
             }
             ("network.harvesterhci.io", "ippools") => self.admit_pool_deletion(call, old),
+            (load_balancer::GROUP, load_balancer::POOLS) => load_balancer::admit_pool_deletion(old),
             _ => Ok(()),
         }
     }

@@ -22,6 +22,7 @@ mod house;
 mod image_use;
 mod in_use;
 mod listing;
+mod load_balancers;
 mod long_running;
 mod machine;
 mod machine_actions;

@@ -13,6 +13,7 @@ mod event;
 mod garbage_collection;
 mod images;
 mod late_news;
+mod load_balancers;
 mod machines;
 mod namespace;
 mod placing;

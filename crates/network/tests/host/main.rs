@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a host that cannot be set up is a failed test")]
 
+mod balancing;
 mod dhcp;
 mod dns;
 mod guest;

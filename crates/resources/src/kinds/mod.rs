@@ -15,6 +15,8 @@ pub mod key_pair;
 pub mod kube_virt;
 pub mod lease;
 pub mod limit_range;
+pub mod load_balancer;
+pub mod load_balancer_ip_pool;
 pub mod management_setting;
 pub mod namespace;
 pub mod network_attachment_definition;
@@ -105,6 +107,8 @@ pub fn built_in() -> Vec<Kind> {
         cluster_network::kind(),
         ip_pool::kind(),
         virtual_machine_network_config::kind(),
+        load_balancer::kind(),
+        load_balancer_ip_pool::kind(),
     ];
     rows.extend(access_review::kinds());
     rows

@@ -10,6 +10,8 @@ use crate::kind::{Column, Kind};
 pub const VOLUME_STORAGE: &str = "sheaf.io/volume-storage";
 /// On a node: the sizes of all volumes on it, written by a controller for people to read.
 pub const PROMISED_ANNOTATION: &str = "sheaf.io/volume-storage-promised";
+/// A condition of ours: whether machines are on networks of the node, and load balancers can be.
+pub const TAPS_CONDITION: &str = "TapsUsable";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
 pub fn kind() -> Kind {

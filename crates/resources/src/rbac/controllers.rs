@@ -13,6 +13,7 @@ const EVERY: &str = "*";
 const DEFINITIONS: &str = "apiextensions.k8s.io";
 const HARVESTER: &str = "harvesterhci.io";
 const KUBEVIRT: &str = "kubevirt.io";
+const LOAD_BALANCER: &str = "loadbalancer.harvesterhci.io";
 const NETWORK: &str = "network.harvesterhci.io";
 const SNAPSHOT: &str = "snapshot.storage.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
@@ -62,6 +63,20 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(follow, SNAPSHOT, &["volumesnapshots"]),
                 on(follow, CORE, &["persistentvolumeclaims"]),
                 on(follow, KUBEVIRT, &["virtualmachines"]),
+            ],
+        ),
+        (
+            "load-balancer",
+            vec![
+                on(
+                    &["get", "list", "patch", "update", "watch"],
+                    LOAD_BALANCER,
+                    &["ippools", "loadbalancers"],
+                ),
+                on(follow, KUBEVIRT, &["virtualmachineinstances"]),
+                on(follow, NETWORK, &["ippools", "virtualmachinenetworkconfigs"]),
+                on(follow, CORE, &["nodes"]),
+                on(&["create"], CORE, &["events"]),
             ],
         ),
         (

@@ -172,6 +172,11 @@ fn node() -> Value {
             on(&["get", "list", "patch", "update", "watch"], "kubevirt.io", &["virtualmachineinstances"]),
             on(&["get", "list", "patch", "update", "watch"], "harvesterhci.io", &["virtualmachineimages"]),
             on(READ, "harvesterhci.io", &["settings"]),
+            on(
+                &["get", "list", "patch", "update", "watch"],
+                "loadbalancer.harvesterhci.io",
+                &["loadbalancers"],
+            ),
             on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
             on(
                 READ,

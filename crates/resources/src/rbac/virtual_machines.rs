@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::defaults::{ALL, READ, STORAGE, aggregation_label, binding, on, role};
 
 const KUBEVIRT: &str = "kubevirt.io";
+const LOAD_BALANCER: &str = "loadbalancer.harvesterhci.io";
 const CLONE: &str = "clone.kubevirt.io";
 const SUBRESOURCES: &str = "subresources.kubevirt.io";
 const HARVESTER: &str = "harvesterhci.io";
@@ -74,6 +75,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
                 on(ALL, HARVESTER, &NAMESPACED),
                 on(ALL, SNAPSHOT, &["volumesnapshots"]),
                 on(ALL, ATTACHMENT, &["network-attachment-definitions"]),
+                on(ALL, LOAD_BALANCER, &["loadbalancers"]),
             ],
         ),
         gathered(
@@ -85,6 +87,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
                 on(READ, HARVESTER, &["resourcequotas"]),
                 on(READ, SNAPSHOT, &["volumesnapshots"]),
                 on(READ, ATTACHMENT, &["network-attachment-definitions"]),
+                on(READ, LOAD_BALANCER, &["loadbalancers"]),
                 on(READ, NETWORK, &["virtualmachinenetworkconfigs"]),
             ],
         ),
@@ -144,11 +147,7 @@ fn guest_questions() -> [&'static str; 4] {
 /// every guest cluster change everybody's machines.
 fn cloud_provider() -> Vec<Value> {
     vec![
-        on(
-            &["create", "delete", "get", "list", "update", "watch"],
-            "loadbalancer.harvesterhci.io",
-            &["loadbalancers"],
-        ),
+        on(&["create", "delete", "get", "list", "update", "watch"], LOAD_BALANCER, &["loadbalancers"]),
         on(READ, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
         on(
             &["get", "update"],

@@ -1,4 +1,5 @@
-//! What a node may do with what is bound to it: run its machines, keep their volumes, its images and its snapshots.
+//! What a node may do with what is bound to it: run its machines, keep their volumes, its images and its snapshots, hold the
+//! addresses of its load balancers.
 //!
 //! - Of machines it sees those whose `status.nodeName` it is, and says how they stand. What they are, and where
 //!   they run, is for others to say.
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{
+        load_balancer,
         persistent_volume::{self, HOSTNAME_LABEL},
         support_bundle,
         virtual_machine_image::{self, IMAGE_TYPE_LABEL},
@@ -51,6 +53,23 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) 
                 match instance.is_some_and(|instance| Bound::read(&instance).node == node) {
                     true => Opinion::Allow,
                     false => no(format!("node '{node}' can only get an instance that is bound to it")),
+                }
+            }
+            // Whose it is stands in the object: admission's to check.
+            "update" | "patch" => Opinion::Allow,
+            _ => no(String::new()),
+        },
+        (load_balancer::GROUP, load_balancer::LOAD_BALANCERS, "") => match asked.verb {
+            "list" | "watch" if asked.bound_to == node => Opinion::Allow,
+            "list" | "watch" => no(format!(
+                "node '{node}' can only list and watch load balancers that are bound to it: with field selector status.nodeName={node}"
+            )),
+            "get" => {
+                let (group, plural) = (load_balancer::GROUP, load_balancer::LOAD_BALANCERS);
+                let balancer = seen.object(group, plural, asked.namespace, asked.name);
+                match balancer.is_some_and(|balancer| text(&balancer, "/status/nodeName") == node) {
+                    true => Opinion::Allow,
+                    false => no(format!("node '{node}' can only get a load balancer that is bound to it")),
                 }
             }
             // Whose it is stands in the object: admission's to check.
@@ -151,6 +170,11 @@ pub(super) fn admit(node: &str, written: &Written<'_>) -> Result<(), String> {
                 content["metadata"]["annotations"][volume_snapshot_content::NODE_ANNOTATION] == node
             };
             admit_report(node, written, is_kept, volume_snapshot_content::DATA_FINALIZER)
+        }
+        (load_balancer::GROUP, load_balancer::LOAD_BALANCERS) => {
+            let is_held = |balancer: &Value| text(balancer, "/status/nodeName") == node;
+            // No finalizer is a node's to remove: it says in the status that it let go.
+            admit_report(node, written, is_held, "")
         }
         _ => Ok(()),
     }
