@@ -2,6 +2,8 @@ package main
 
 import (
 	"time"
+
+	"github.com/harvester/harvester/pkg/builder"
 )
 
 // What the provider gives each kind of thing.
@@ -19,8 +21,10 @@ const terraformName = "terraform-provider-harvester"
 // does it, as terraform-provider-harvester goes.
 func terraform(s *story) {
 	key := s.keyPair("plan-key")
-	s.setting("log-level")
-	network := s.vlanNetwork("plan-network", 100)
+	s.setting("max-hotplug-ratio", "3")
+	tagged := s.network("plan-vlan", 100, builder.NetworkTypeVLAN)
+	// Not every host can tag frames, so this is the one that machines are on.
+	network := s.network("plan-network", 0, "UntaggedNetwork")
 	image := s.uploadedImage("plan-image", s.args[0])
 	s.storageClass("plan-class-" + s.namespace)
 	secret := s.cloudInitSecret("plan-cloudinit", key)
@@ -37,6 +41,7 @@ func terraform(s *story) {
 	s.volumeGoes("plan-volume-of-image")
 	s.imageGoes(image)
 	s.networkGoes(network)
+	s.networkGoes(tagged)
 	for _, kind := range []string{"secrets", "persistentvolumeclaims", "storageclasses"} {
 		for _, sent := range s.wire.types("POST", "/"+kind) {
 			s.so(sent == protobuf, "every body of "+kind+" was protobuf", sent)

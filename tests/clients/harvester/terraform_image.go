@@ -118,7 +118,9 @@ func (s *story) imageGoes(image string) {
 			return isGone(err), err
 		}
 		state := s.imageState(image)
-		s.so(image.DeletionTimestamp != nil || state == "Active", "and active until then", image.Status)
+		if image.DeletionTimestamp == nil && state != "Active" {
+			panic(notSo("the provider gives up: an image that goes is " + state))
+		}
 		return false, image.Status
 	})
 }

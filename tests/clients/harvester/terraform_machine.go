@@ -124,12 +124,12 @@ func (s *story) planChanges(name string) {
 	before, err := s.instance(name)
 	s.must(err, "read instance %s", name)
 	s.planUpdates(name, func(machine *kubevirtv1.VirtualMachine) {
-		machine.Labels["tag.harvesterhci.io/of"] = "another plan"
+		machine.Labels["tag.harvesterhci.io/of"] = "another-plan"
 	})
 	s.same(before.UID, s.isReady(name, ""), "a change in place leaves the instance as it is")
 	machine, err := s.machine(name)
 	s.must(err, "read machine %s", name)
-	s.same("another plan", machine.Labels["tag.harvesterhci.io/of"], "and is there")
+	s.same("another-plan", machine.Labels["tag.harvesterhci.io/of"], "and is there")
 }
 
 func (s *story) planChangesAndRestarts(name string) {

@@ -48,9 +48,9 @@ func publicKey() string {
 }
 
 // setting: read, written, and "deleted", which is writing nothing.
-func (s *story) setting(name string) {
+func (s *story) setting(name, other string) {
 	client := s.harvester.HarvesterhciV1beta1().Settings()
-	for _, value := range []string{"Debug", ""} {
+	for _, value := range []string{other, ""} {
 		setting, err := client.Get(s.ctx, name, metav1.GetOptions{})
 		s.works(err, "setting "+name+" is there")
 		setting.Value = value
@@ -64,9 +64,9 @@ func (s *story) setting(name string) {
 	s.so(isGone(err), "a setting that there is not is NotFound", err)
 }
 
-// vlanNetwork: harvester_network. The VLAN is read from the very answer to the POST, and only from one that carries the
-// label.
-func (s *story) vlanNetwork(name string, vlan int) string {
+// network: harvester_network. The VLAN is read from the very answer to the POST, and only from one that carries the
+// label of a VLAN's type.
+func (s *story) network(name string, vlan int, wanted string) string {
 	s.within(clusterNetworkBudget, "the cluster network mgmt is ready", func() (bool, any) {
 		found, err := s.harvester.NetworkV1beta1().ClusterNetworks().Get(s.ctx, "mgmt", metav1.GetOptions{})
 		s.must(err, "read cluster network mgmt")
@@ -85,7 +85,7 @@ func (s *story) vlanNetwork(name string, vlan int) string {
 			Spec: cniv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(builder.NetworkVLANConfigTemplate, name, "mgmt", vlan)},
 		}, metav1.CreateOptions{})
 	s.works(err, "a network is created")
-	s.same(builder.NetworkTypeVLAN, created.Labels[builder.LabelKeyNetworkType], "the answer says what type it is of")
+	s.same(wanted, created.Labels[builder.LabelKeyNetworkType], "the answer says what type it is of")
 	var config struct{ Vlan int }
 	s.must(json.Unmarshal([]byte(created.Spec.Config), &config), "read the network's config")
 	s.same(vlan, config.Vlan, "and the VLAN is the one that was asked for")
