@@ -47,6 +47,9 @@ func cloudProvider(s *story) {
 	machine, err := s.machine("cloud-node")
 	s.works(err, "a machine that is off exists")
 	s.same(uid, machine.UID, "and is who it was")
+	instances.Lock()
+	s.so(len(instances.bare) == 0, "at no version did it run without interfaces", instances.bare)
+	instances.Unlock()
 	s.use(asAdministrator)
 	s.driverRemoves("cloud-node", false)
 	s.use(asGuest)
@@ -63,6 +66,8 @@ func (s *story) healthOfCache() {
 type instances struct {
 	sync.Mutex
 	by map[string]*kubevirtv1.VirtualMachineInstance
+	// What the node driver would have panicked at, had it looked at that very moment: a watch sees them all.
+	bare []string
 }
 
 func (s *story) cachesInstances() *instances {
@@ -84,6 +89,9 @@ func (s *story) cachesInstances() *instances {
 		all.Lock()
 		defer all.Unlock()
 		all.by[instance.Name] = instance
+		if instance.Status.Phase == kubevirtv1.Running && len(instance.Status.Interfaces) == 0 {
+			all.bare = append(all.bare, instance.ResourceVersion)
+		}
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    set,

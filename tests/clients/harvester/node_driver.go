@@ -99,6 +99,12 @@ func (s *story) driverCreates(name, image, network, userData string) {
 	s.works(err, "machine "+name+" is created")
 	s.so(created.UID != "", "and has a uid to be referred to", created.ObjectMeta)
 	if len(userData) > mostInline {
+		// However long that takes: the machine waits for it, and is not given up.
+		time.Sleep(3 * time.Second)
+		instance, err := s.instance(name)
+		s.must(err, "read instance %s", name)
+		s.so(instance.Status.Phase != kubevirtv1.Failed && instance.Status.Phase != kubevirtv1.Running,
+			"without its cloud-init it waits", instance.Status.Phase)
 		_, err = s.kubernetes.CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-cloudinit", Namespace: s.namespace, OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Name: name, UID: created.UID,

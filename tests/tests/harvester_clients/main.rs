@@ -25,6 +25,10 @@ fn farm() -> Option<&'static Farm> {
     let start = || {
         let farm = Farm::with_tiny_guest()?;
         farm.api().post(NETWORKS, &network("plain", serde_json::json!({}))).object();
+        // A guest that is asked to stop while it boots hears nothing, and is waited for in vain.
+        let grace =
+            "/apis/harvesterhci.io/v1beta1/settings/default-vm-termination-grace-period-seconds";
+        farm.api().patch(grace, "merge", r#"{"value": "5"}"#).object();
         Some(farm)
     };
     FARM.get_or_init(start).as_ref()

@@ -10,6 +10,7 @@ mod auditing;
 mod backups;
 mod bootstrap;
 mod cloud_configs;
+mod client_traps;
 mod cost;
 mod custom_resources;
 mod deleting;
