@@ -25,10 +25,11 @@ const (
 	expandBudget = time.Minute
 )
 
-// csi: a volume's whole life, as harvester-csi-driver leads it with the rights that it has. Who watches looks into the guest at the two
+// csi: a volume's whole life, as harvester-csi-driver leads it with the rights that it has. Who watches looks into the guest at the
 // lines that begin with "look:", and answers each.
 func csi(s *story) {
 	node := s.guestNode("csi-node", s.args[0])
+	s.asks("look: " + s.namespace + " boots")
 	s.becomesGuestCluster()
 	// What the driver itself writes, it writes as JSON.
 	config := rest.CopyConfig(s.config)

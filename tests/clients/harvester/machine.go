@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/harvester/harvester/pkg/builder"
 	"github.com/harvester/harvester/pkg/util"
@@ -44,6 +45,21 @@ func (s *story) machine(name string) (*kubevirtv1.VirtualMachine, error) {
 
 func (s *story) instance(name string) (*kubevirtv1.VirtualMachineInstance, error) {
 	return s.harvester.KubevirtV1().VirtualMachineInstances(s.namespace).Get(s.ctx, name, metav1.GetOptions{})
+}
+
+// settles waits until nobody has written a machine for a second. What the clients change in one GET and one PUT they
+// change when a person plans again or a cluster shrinks, and not within milliseconds of a machine's first breath, while its
+// status is still being told; they look every few seconds where this program looks all the time.
+func (s *story) settles(name string) {
+	version, since := "", time.Now()
+	s.within(machineBudget, "machine "+name+" is left alone", func() (bool, any) {
+		machine, err := s.machine(name)
+		s.must(err, "read machine %s", name)
+		if machine.ResourceVersion != version {
+			version, since = machine.ResourceVersion, time.Now()
+		}
+		return time.Since(since) > time.Second, machine.Status
+	})
 }
 
 // The claims of a machine's volumes that match.

@@ -195,6 +195,7 @@ func (s *story) driverRestarts(name string) {
 // One GET, one PUT, one DELETE and no second try, as the driver has it.
 func (s *story) driverRemoves(name string, all bool) {
 	client := s.harvester.KubevirtV1().VirtualMachines(s.namespace)
+	s.settles(name)
 	if all {
 		// Rancher says so first, when a whole cluster goes.
 		machine, err := s.machine(name)

@@ -147,6 +147,7 @@ func (s *story) planChangesAndRestarts(name string) {
 }
 
 func (s *story) planUpdates(name string, change func(*kubevirtv1.VirtualMachine)) {
+	s.settles(name)
 	machine, err := s.machine(name)
 	s.must(err, "read machine %s", name)
 	s.panics(machine.Annotations != nil, "assignment to entry in nil map: the VirtualMachine has no annotations")
@@ -201,6 +202,7 @@ func bootOrder(disk kubevirtv1.Disk) uint {
 
 // planDestroys: the disk that is to go with it does, and the other stays.
 func (s *story) planDestroys(name string) {
+	s.settles(name)
 	machine, err := s.machine(name)
 	s.must(err, "read machine %s", name)
 	s.removed(machine, []string{name + "-root"})

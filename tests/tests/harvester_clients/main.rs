@@ -26,8 +26,7 @@ fn farm() -> Option<&'static Farm> {
         let farm = Farm::with_tiny_guest()?;
         farm.api().post(NETWORKS, &network("plain", serde_json::json!({}))).object();
         // A guest that is asked to stop while it boots hears nothing, and is waited for in vain.
-        let grace =
-            "/apis/harvesterhci.io/v1beta1/settings/default-vm-termination-grace-period-seconds";
+        let grace = "/apis/harvesterhci.io/v1beta1/settings/default-vm-termination-grace-period-seconds";
         farm.api().patch(grace, "merge", r#"{"value": "5"}"#).object();
         Some(farm)
     };
@@ -67,15 +66,18 @@ fn the_way_the_cloud_provider_goes_to_find_out_which_machine_a_node_is() {
 fn the_way_the_csi_driver_goes_with_a_volume_that_the_guest_finds_by_its_claims_name() {
     let Some(farm) = farm() else { return };
     let mut story = stand_in(farm, "csi").converse(&["csi", IMAGE]);
-    let (namespace, claim, bytes) = is_plugged_in(&mut story);
+    let said = story.hears_within(" boots\n", TOO_LONG_FOR_A_GUEST);
+    let namespace = said.rsplit_once("look: ").unwrap().1.trim_end_matches(" boots\n").to_owned();
     let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/csi-node");
     let mut serial = farm.serial(&farm.api().get(&path).object());
-    serial.types("run true");
-    serial.hears("ran 0");
+    serial.hears("tiny guest is up");
+    story.types("\n");
+
+    let (claim, bytes) = is_plugged_in(&mut story);
     assert_eq!(disk_of(&mut serial, &claim, &bytes), "sda");
     story.types("\n");
 
-    let (_, grown, more) = is_plugged_in(&mut story);
+    let (grown, more) = is_plugged_in(&mut story);
     assert_eq!(grown, claim);
     assert_ne!(more, bytes);
     disk_of(&mut serial, &claim, &more);
@@ -89,13 +91,13 @@ fn the_way_the_csi_driver_goes_with_a_volume_that_the_guest_finds_by_its_claims_
     assert_eq!(code, 0, "{said}");
 }
 
-/// The story's namespace, its claim, and how large the guest should find the disk.
-fn is_plugged_in(story: &mut Conversation) -> (String, String, String) {
+/// The story's claim, and how large the guest should find the disk.
+fn is_plugged_in(story: &mut Conversation) -> (String, String) {
     let said = story.hears_within(" bytes\n", 2 * TOO_LONG_FOR_A_GUEST);
     let line = said.lines().last().unwrap();
     let words: Vec<&str> = line.split(' ').collect();
     assert_eq!(words[0], "look:", "{said}");
-    (words[1].to_owned(), words[2].to_owned(), words[words.len() - 2].to_owned())
+    (words[2].to_owned(), words[words.len() - 2].to_owned())
 }
 
 /// The disk whose SCSI identification has the whole of a claim's name in it, once it is this large: what udev makes the
