@@ -66,6 +66,7 @@ fn what_there_is_nothing_behind_is_refused_and_the_person_told_why() {
             &["expose", "vm", "stays", "--name=door", "--port=22"],
             "could not find the requested resource (post services)",
         ),
+        (&["adm", "log-verbosity", "--virt-api=5"], "developerConfiguration"),
         (&["guestfs", "stays"], "could not get guestfs image info"),
         (&["console", "nobody"], "\"nobody\" not found"),
         (&["vnc", "nobody", "--proxy-only"], "\"nobody\" not found"),
