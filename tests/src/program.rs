@@ -25,6 +25,7 @@ pub struct Program {
     kubeconfig: PathBuf,
     flags: Vec<String>,
     environment: BTreeMap<&'static str, String>,
+    patience: Duration,
 }
 
 impl Program {
@@ -41,7 +42,13 @@ impl Program {
             kubeconfig: server.admin_kubeconfig(),
             flags: Vec::new(),
             environment: BTreeMap::new(),
+            patience: TOO_LONG,
         }
+    }
+
+    /// The same, and it may take so long.
+    pub fn within(&self, patience: Duration) -> Program {
+        Program { patience, ..self.clone() }
     }
 
     /// The same with these flags on every call.
@@ -79,7 +86,7 @@ impl Program {
     /// Some of what such programs do waits forever for what may never come.
     fn bounded(&self, args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.arg(TOO_LONG.as_secs().to_string()).arg(&self.path);
+        command.arg(self.patience.as_secs().to_string()).arg(&self.path);
         self.complete(command, args)
     }
 

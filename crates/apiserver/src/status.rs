@@ -204,8 +204,8 @@ impl ApiError {
     }
 
     /// Something of the original that is not served here yet.
-    pub fn not_served(what: &str) -> Self {
-        let message = format!("{what} is not served yet");
+    pub fn not_served(what: &str, why: &str) -> Self {
+        let message = format!("{what} is not served yet: {why}");
         ApiError::new(StatusCode::NOT_FOUND, "NotFound", message)
     }
 

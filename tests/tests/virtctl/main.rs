@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+mod answers;
 mod debian;
 mod tiny;

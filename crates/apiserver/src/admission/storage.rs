@@ -186,7 +186,17 @@ impl ApiServer {
                 && attributes[IMAGE_UID_ATTRIBUTE] == image["metadata"]["uid"]
         };
         let volumes = self.all("", "persistentvolumes");
-        let user = match (claims.iter().find(of_it), volumes.iter().find(copy_of_it)) {
+        // Whoever destroys a plan deletes the image as soon as the claims are gone, and asks once. What is left of their
+        // volumes then is on its way out, and has the image's file under a name of its own until it is.
+        let stays = |volume: &&Value| {
+            let claim = &volume["spec"]["claimRef"]["uid"];
+            let is_claimed = claims.iter().any(|one| one["metadata"]["uid"] == *claim);
+            let goes_with_its_claim =
+                claim.is_string() && volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete";
+            is_claimed || !(goes_with_its_claim || volume["metadata"]["deletionTimestamp"].is_string())
+        };
+        let volume = volumes.iter().filter(stays).find(copy_of_it);
+        let user = match (claims.iter().find(of_it), volume) {
             (Some(claim), _) => {
                 place(&text(&claim["metadata"]["namespace"]), &text(&claim["metadata"]["name"]))
             }

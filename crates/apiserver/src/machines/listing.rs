@@ -22,6 +22,9 @@ pub enum Asked {
     Screenshot,
     /// What an instance used in the last hour. Not in the original.
     History,
+    /// A VirtualMachine with what it refers to written out: one that there is, or one that was sent.
+    Expanded,
+    ExpandSent,
     Stream(Stream),
     /// The same of the instance of a VirtualMachine.
     StreamOfVm(Stream),
@@ -63,6 +66,8 @@ pub enum Stream {
 
 const VMS: &str = "virtualmachines";
 const VMIS: &str = "virtualmachineinstances";
+/// Belongs to no machine: one is sent.
+const EXPAND_VM_SPEC: &str = "expand-vm-spec";
 
 /// Resource, subresource and verb of everything that is served.
 const LISTED: &[(&str, &str, Verb)] = &[
@@ -83,6 +88,7 @@ const LISTED: &[(&str, &str, Verb)] = &[
     (VMIS, "vnc", Verb::Get),
     (VMIS, "vnc/screenshot", Verb::Get),
     (VMS, "addvolume", Verb::Update),
+    (VMS, "expand-spec", Verb::Get),
     (VMS, "portforward", Verb::Get),
     (VMS, "removevolume", Verb::Update),
     (VMS, "restart", Verb::Update),
@@ -90,25 +96,31 @@ const LISTED: &[(&str, &str, Verb)] = &[
     (VMS, "stop", Verb::Update),
 ];
 
-/// What the original has and this server does not have yet: answered with what is missing.
-const NOT_YET: &[(&str, &str)] = &[
-    (VMS, "evacuate/cancel"),
-    (VMS, "expand-spec"),
-    (VMS, "memorydump"),
-    (VMS, "migrate"),
-    (VMS, "objectgraph"),
-    (VMS, "removememorydump"),
-    (VMIS, "backup"),
-    (VMIS, "evacuate/cancel"),
-    (VMIS, "objectgraph"),
-    (VMIS, "redefine-checkpoint"),
-    (VMIS, "sev/fetchcertchain"),
-    (VMIS, "sev/injectlaunchsecret"),
-    (VMIS, "sev/querylaunchmeasurement"),
-    (VMIS, "sev/setupsession"),
-    (VMIS, "usbredir"),
-    (VMIS, "vsock"),
+/// What the original has and this server does not have yet, and why: whoever asks is told.
+const NOT_YET: &[(&str, &str, &str)] = &[
+    (VMS, "evacuate/cancel", NO_MIGRATION),
+    (VMS, "memorydump", NO_MEMORY_DUMP),
+    (VMS, "migrate", NO_MIGRATION),
+    (VMS, "objectgraph", NO_OBJECT_GRAPH),
+    (VMS, "removememorydump", NO_MEMORY_DUMP),
+    (VMIS, "backup", NO_CHECKPOINTS),
+    (VMIS, "evacuate/cancel", NO_MIGRATION),
+    (VMIS, "objectgraph", NO_OBJECT_GRAPH),
+    (VMIS, "redefine-checkpoint", NO_CHECKPOINTS),
+    (VMIS, "sev/fetchcertchain", NO_SEV),
+    (VMIS, "sev/injectlaunchsecret", NO_SEV),
+    (VMIS, "sev/querylaunchmeasurement", NO_SEV),
+    (VMIS, "sev/setupsession", NO_SEV),
+    (VMIS, "usbredir", "no USB device of a client's can be given to a machine"),
+    (VMIS, "vsock", "machines have no vsock"),
 ];
+
+const NO_MIGRATION: &str =
+    "a machine stays on the node where it runs; stop it and start it to have it placed again";
+const NO_MEMORY_DUMP: &str = "the memory of a machine cannot be written into a claim";
+const NO_OBJECT_GRAPH: &str = "what a machine refers to is in its spec";
+const NO_CHECKPOINTS: &str = "backups are made with VirtualMachineBackup of harvesterhci.io";
+const NO_SEV: &str = "machines run without SEV";
 
 /// The subresource as roles name it: a port is no part of it.
 fn name_of(subresource: &str) -> &str {
@@ -123,7 +135,12 @@ pub fn as_authorized(request: &ResourceRequest) -> ResourceRequest {
 pub fn is_listed(request: &ResourceRequest) -> bool {
     let name = name_of(&request.subresource);
     request.group == GROUP
-        && LISTED.iter().any(|(parent, sub, _)| *parent == request.resource && *sub == name)
+        && (is_expansion(request)
+            || LISTED.iter().any(|(parent, sub, _)| *parent == request.resource && *sub == name))
+}
+
+fn is_expansion(request: &ResourceRequest) -> bool {
+    request.resource == EXPAND_VM_SPEC && request.name.is_empty() && request.subresource.is_empty()
 }
 
 /// `None` if there is nothing of that name, here or in the original.
@@ -132,11 +149,18 @@ pub fn asked(request: &ResourceRequest) -> Result<Option<Asked>, ApiError> {
     if request.namespace.is_empty() {
         return Ok(None);
     }
+    if is_expansion(request) {
+        return match request.verb {
+            Verb::Update => Ok(Some(Asked::ExpandSent)),
+            _ => Err(ApiError::method_not_allowed()),
+        };
+    }
     let Some((_, _, verb)) = LISTED.iter().find(|(parent, sub, _)| *parent == resource && *sub == name)
     else {
-        return match NOT_YET.contains(&(resource, name)) {
-            true => Err(ApiError::not_served(&format!("{resource}/{name}"))),
-            false => Ok(None),
+        let missing = NOT_YET.iter().find(|(parent, sub, _)| *parent == resource && *sub == name);
+        return match missing {
+            Some((_, _, why)) => Err(ApiError::not_served(&format!("{resource}/{name}"), why)),
+            None => Ok(None),
         };
     };
     if request.verb != *verb {
@@ -154,6 +178,7 @@ pub fn asked(request: &ResourceRequest) -> Result<Option<Asked>, ApiError> {
         (VMIS, "vnc") => Asked::Stream(Stream::Screen),
         (VMIS, "vnc/screenshot") => Asked::Screenshot,
         (VMIS, "history") => Asked::History,
+        (VMS, "expand-spec") => Asked::Expanded,
         (VMIS, "pause") => Asked::Order(Order::Pause),
         (VMIS, "unpause") => Asked::Order(Order::Unpause),
         (VMIS, "reset") => Asked::Order(Order::Reset),
@@ -213,6 +238,10 @@ pub fn resource_list(version: &str) -> Option<Value> {
                 "kind": kind_of(resource), "verbs": [verb.as_str()],
             })
         })
+        .chain([json!({
+            "name": EXPAND_VM_SPEC, "singularName": "", "namespaced": true,
+            "kind": kind_of(VMS), "verbs": [Verb::Update.as_str()],
+        })])
         .collect();
     Some(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{GROUP}/{version}"),
@@ -220,13 +249,19 @@ pub fn resource_list(version: &str) -> Option<Value> {
     }))
 }
 
-/// The group in the aggregated form. There is nothing but subresources here, so what they belong to is
+/// The group in the aggregated form. There is next to nothing but subresources here, so what they belong to is
 /// shown without a kind, as the original's aggregator shows it; clients know to skip it.
 pub fn aggregated_body() -> Value {
     let versions: Vec<Value> = VERSIONS
         .iter()
         .map(|version| {
-            let resources: Vec<Value> = [VMIS, VMS].iter().map(|parent| parent_of(parent, version)).collect();
+            let expansion = json!({
+                "resource": EXPAND_VM_SPEC, "singularResource": "", "scope": "Namespaced",
+                "verbs": [Verb::Update.as_str()],
+                "responseKind": {"group": GROUP, "version": version, "kind": kind_of(VMS)},
+            });
+            let parents = [VMIS, VMS].iter().map(|parent| parent_of(parent, version));
+            let resources: Vec<Value> = parents.chain([expansion]).collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
@@ -280,12 +315,16 @@ mod tests {
 
     #[test]
     fn what_is_not_served_yet_is_neither_listed_nor_accepted() {
-        for (resource, sub) in NOT_YET {
+        for (resource, sub, why) in NOT_YET {
             let refused = asked(&request(Method::PUT, &format!("{resource}/m/{sub}"))).unwrap_err();
             assert!(refused.is_not_found(), "{resource}/{sub}");
+            assert!(refused.to_string().ends_with(why), "{refused}");
             assert!(!LISTED.iter().any(|(parent, listed, _)| parent == resource && listed == sub));
         }
         assert_eq!(asked(&request(Method::PUT, "virtualmachines/m/explode")).unwrap(), None);
+        assert_eq!(asked(&request(Method::PUT, "expand-vm-spec")).unwrap(), Some(Asked::ExpandSent));
+        assert!(asked(&request(Method::GET, "expand-vm-spec")).is_err());
+        assert_eq!(asked(&request(Method::PUT, "expand-vm-spec/m")).unwrap(), None);
     }
 
     #[test]

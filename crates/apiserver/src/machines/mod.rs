@@ -4,6 +4,7 @@
 //!   start, stop, restart ---------> planner decides --> the objects change, controllers act
 //!   addvolume, removevolume ------> the same, and the agent of a running machine's node
 //!   pause, reset, guestosinfo ... -> may it be asked? --> the agent of the machine's node
+//!   expand-spec, expand-vm-spec ---> answered from what is known, and nothing is written
 //!   console, vnc, portforward ----> may it be asked? --> a stream from that agent <--> WebSocket
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! this very process. What is not served yet is neither listed nor accepted.
 
 pub mod agents;
+mod expand;
 mod instance;
 pub mod listing;
 mod power;
@@ -136,14 +138,16 @@ impl ApiServer {
         self.authorize_and_note(user, &listing::as_authorized(request), query, trail)?;
         let Some(asked) = listing::asked(request)? else { return Ok(no_such_page()) };
         let body = match asked {
-            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) if trail.in_process => {
+            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) | Asked::ExpandSent
+                if trail.in_process =>
+            {
                 crate::body::read(body, crate::body::MAX_BODY).await?
             }
-            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) => {
+            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) | Asked::ExpandSent => {
                 self.intake.take(&user.name, body).await?.body
             }
             Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => Bytes::new(),
-            Asked::Screenshot | Asked::History => Bytes::new(),
+            Asked::Screenshot | Asked::History | Asked::Expanded => Bytes::new(),
         };
         trail.brought(&parts.headers, &body);
         let body = read(&body)?;
@@ -164,6 +168,8 @@ impl ApiServer {
             Asked::Question(question) => self.ask_guest(&call, question).await,
             Asked::Screenshot => self.screenshot(&call).await,
             Asked::History => self.history(&call).await,
+            Asked::Expanded => self.expanded(&call),
+            Asked::ExpandSent => self.expand_sent(&call),
             Asked::Stream(stream) => {
                 let instance = self.instance(&call)?;
                 self.open_stream(call, &instance, stream).await

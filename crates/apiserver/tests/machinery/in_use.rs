@@ -79,6 +79,34 @@ async fn an_image_stays_while_disks_are_made_of_it() {
     house.delete(&path).await.ok();
 }
 
+/// Terraform deletes an image the moment its last claim is gone, and does not ask twice.
+#[tokio::test(start_paused = true)]
+async fn an_image_need_not_wait_for_volumes_that_go_with_claims_that_are_gone() {
+    let house = House::new().await;
+    let path = format!("{IMAGES}/image-1");
+    let made = house.post(IMAGES, image("image-1", "debian")).await.ok();
+    let disk = house.post(CLAIMS, claim("restored")).await.ok();
+    let volume = json!({"metadata": {"name": "pvc-1"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
+        "persistentVolumeReclaimPolicy": "Delete",
+        "claimRef": {"namespace": "default", "name": "restored", "uid": disk["metadata"]["uid"]},
+        "csi": {"driver": "driver.longhorn.io", "volumeHandle": "pvc-1",
+            "volumeAttributes": {"sheaf.io/imageUid": made["metadata"]["uid"]}}}});
+    house.post(VOLUMES, volume.clone()).await.ok();
+    refused(&house.delete(&path).await, "being used by volume pvc-1");
+    let mut kept = volume;
+    kept["metadata"]["name"] = json!("pvc-2");
+    kept["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    house.post(VOLUMES, kept).await.ok();
+
+    let free = json!({"metadata": {"finalizers": null}});
+    house.delete(&format!("{CLAIMS}/restored")).await.ok();
+    house.patch(&format!("{CLAIMS}/restored"), "merge-patch", free).await.ok();
+    refused(&house.delete(&path).await, "being used by volume pvc-2");
+    house.delete(&format!("{VOLUMES}/pvc-2")).await.ok();
+    house.delete(&path).await.ok();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_class_stays_while_images_follow_it_and_the_reserved_one_always() {
     let house = House::new().await;

@@ -396,3 +396,37 @@ async fn a_volume_of_an_instance_alone_is_noted_as_such_and_only_a_running_one_t
     let second = house.put(&of_vmi("addvolume").replace("vm1", "vm2"), data("data", "c-data")).await;
     assert_eq!(second.code, 422);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_refers_to_nothing_is_expanded_to_itself_and_one_that_does_is_refused() {
+    let (house, _) = house().await;
+    assert_eq!(house.get(&of_vm("expand-spec")).await.refusal(), (404, "NotFound"));
+    let made = vm(&house, "Halted").await;
+    assert_eq!(house.get(&of_vm("expand-spec")).await.ok(), made);
+
+    let expand = format!("{SUBRESOURCES}/expand-vm-spec");
+    let sent = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "only-sent"},
+        "spec": {"runStrategy": "Halted", "template": {"spec": domain()}},
+    });
+    let expanded = house.put(&expand, sent.clone()).await.ok();
+    assert_eq!(expanded["metadata"]["namespace"], "default");
+    assert_eq!(expanded["spec"], sent["spec"]);
+    assert_eq!(house.get(&format!("{VMS}/only-sent")).await.code, 404, "nothing is written");
+    let wrong = [
+        ("/spec/instancetype", json!({"name": "u1.small"}), "there are no instance types"),
+        ("/spec/preference", json!({"name": "linux"}), "there are no preferences"),
+        ("/kind", json!("Pod"), "not a valid VirtualMachine"),
+        ("/metadata/namespace", json!("elsewhere"), "must be empty or default"),
+        ("/spec/template", json!("none"), "not a valid VirtualMachine"),
+    ];
+    for (field, value, why) in wrong {
+        let mut wrong = sent.clone();
+        let (parent, name) = field.rsplit_once('/').unwrap();
+        wrong.pointer_mut(parent).unwrap()[name] = value;
+        let refused = house.put(&expand, wrong).await;
+        assert_eq!(refused.refusal(), (400, "BadRequest"), "{field}");
+        assert!(refused.message().contains(why), "{field}: {}", refused.message());
+    }
+    assert_eq!(house.get(&expand).await.refusal(), (405, "MethodNotAllowed"));
+}

@@ -9,6 +9,7 @@ mod audited_secrets;
 mod auditing;
 mod backups;
 mod bootstrap;
+mod client_traps;
 mod cloud_configs;
 mod cost;
 mod custom_resources;

@@ -12,6 +12,10 @@ use crate::{
 
 /// Who makes the volume: the provisioner of the claim's class.
 pub const PROVISIONER_ANNOTATION: &str = "volume.kubernetes.io/storage-provisioner";
+/// On a claim that somebody is to upload into, which `virtctl image-upload` then waits for.
+const UPLOAD_ANNOTATION: &str = "cdi.kubevirt.io/storage.upload.target";
+const NO_UPLOADS: &str = "nothing is uploaded into claims here: make a VirtualMachineImage of sourceType upload \
+    (sheaf image upload does), and a claim of it";
 /// `namespace/name` of the image that the volume is a copy of.
 pub const IMAGE_ANNOTATION: &str = "harvesterhci.io/imageId";
 /// The condition of a claim whose volume is still to be made larger by its node.
@@ -152,6 +156,10 @@ pub fn is_default_class(class: &Value) -> bool {
 pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let path = FieldPath::new("spec");
     let mut errors = Vec::new();
+    if old.is_none() && !new["metadata"]["annotations"][UPLOAD_ANNOTATION].is_null() {
+        let at = FieldPath::new("metadata").child("annotations").key(UPLOAD_ANNOTATION);
+        errors.push(FieldError::forbidden(&at, NO_UPLOADS));
+    }
     let modes = path.child("accessModes");
     if new["spec"]["accessModes"].as_array().is_none_or(Vec::is_empty) {
         errors.push(FieldError::required(&modes, "at least 1 access mode is required"));
@@ -289,6 +297,17 @@ mod tests {
         json!({"metadata": {"name": "a"}, "status": {"phase": "Bound"}, "spec": {
             "accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": "c", "volumeName": "pv",
             "resources": {"requests": {"storage": size}}}})
+    }
+
+    #[test]
+    fn nobody_waits_for_an_upload_into_a_claim_that_never_comes() {
+        let mut asked = claim("1Gi");
+        asked["metadata"]["annotations"] = json!({UPLOAD_ANNOTATION: ""});
+        let errors = validate(&asked, None);
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].to_string().contains("VirtualMachineImage of sourceType upload"), "{}", errors[0]);
+        // What is there already, from before or from elsewhere, can still be changed.
+        assert_eq!(validate(&asked, Some(&asked)), []);
     }
 
     #[test]

@@ -47,6 +47,9 @@ fn default(class: &mut Value) {
     let Some(fields) = class.as_object_mut() else { return };
     fields.entry("reclaimPolicy").or_insert_with(|| "Delete".into());
     fields.entry("volumeBindingMode").or_insert_with(|| "Immediate".into());
+    // The original leaves this one out. Harvester's Terraform provider takes all three apart without a look, and that
+    // nothing was said means no in both.
+    fields.entry("allowVolumeExpansion").or_insert_with(|| false.into());
 }
 
 fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -72,6 +75,21 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever reads a class may take these three apart without a look, as the Terraform provider does.
+    #[test]
+    fn a_class_that_says_next_to_nothing_says_what_that_means() {
+        let mut class = json!({"provisioner": "a"});
+        default(&mut class);
+        assert_eq!(
+            class,
+            json!({"provisioner": "a", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+                "allowVolumeExpansion": false})
+        );
+        let mut said = json!({"provisioner": "a", "allowVolumeExpansion": true});
+        default(&mut said);
+        assert_eq!(said["allowVolumeExpansion"], true);
+    }
 
     #[test]
     fn a_class_does_not_change_under_its_volumes() {

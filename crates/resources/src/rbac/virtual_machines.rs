@@ -64,6 +64,8 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             &["view"],
             vec![
                 on(&["get"], SUBRESOURCES, &guest_questions()),
+                on(&["get"], SUBRESOURCES, &["virtualmachines/expand-spec"]),
+                expansion(),
                 on(READ, KUBEVIRT, &["virtualmachineinstances", "virtualmachines"]),
                 on(READ, CLONE, &["virtualmachineclones"]),
             ],
@@ -119,6 +121,7 @@ fn with_streams() -> Vec<Value> {
         "virtualmachineinstances/portforward",
         "virtualmachineinstances/vnc",
         "virtualmachineinstances/vnc/screenshot",
+        "virtualmachines/expand-spec",
         "virtualmachines/portforward",
     ];
     read.extend(guest_questions());
@@ -130,7 +133,12 @@ fn with_streams() -> Vec<Value> {
         .chain(machine.iter().map(|name| format!("virtualmachines/{name}")))
         .collect();
     let switches: Vec<&str> = switches.iter().map(String::as_str).collect();
-    vec![on(&["get"], SUBRESOURCES, &read), on(&["update"], SUBRESOURCES, &switches)]
+    vec![on(&["get"], SUBRESOURCES, &read), on(&["update"], SUBRESOURCES, &switches), expansion()]
+}
+
+/// Writing out what a machine refers to changes nothing, though it is asked with the verb of a change.
+fn expansion() -> Value {
+    on(&["update"], SUBRESOURCES, &["expand-vm-spec"])
 }
 
 fn guest_questions() -> [&'static str; 4] {
