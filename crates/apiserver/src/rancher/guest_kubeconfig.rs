@@ -152,14 +152,13 @@ impl ApiServer {
 
     /// Whether whoever asks may make it and nothing else is in its place. Nothing is made.
     async fn would_be_made(&self, asked: &Asked<'_>, wanted: &Wanted<'_>) -> Result<(), ApiError> {
-        if let Some(found) = self.found(wanted.group, wanted.resource, wanted.namespace, wanted.name) {
-            if wanted.body.is_some_and(|body| is_another_binding(&found, body)) {
-                let named = Named { group: wanted.group, resource: wanted.resource };
-                let why = "it is there and binds something else";
-                return Err(ApiError::conflict(named, wanted.name, why));
-            }
-            // There already: that they could have made it is asked all the same.
+        if let Some(found) = self.found(wanted.group, wanted.resource, wanted.namespace, wanted.name)
+            && wanted.body.is_some_and(|body| is_another_binding(&found, body))
+        {
+            let named = Named { group: wanted.group, resource: wanted.resource };
+            return Err(ApiError::conflict(named, wanted.name, "it is there and binds something else"));
         }
+        // Of what is there already it is asked all the same whether they could have made it.
         match self.try_as(asked.user, asked.in_process, wanted).await {
             Err(why) if why.is_already_exists() => Ok(()),
             tried => tried.map(drop),

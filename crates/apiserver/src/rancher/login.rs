@@ -95,7 +95,7 @@ impl ApiServer {
             "cookie" => true,
             other => {
                 let path = FieldPath::new("responseType");
-                let error = FieldError::not_supported(&path, other, &["cookie", "json", "token"]);
+                let error = FieldError::not_supported(&path, other, ["cookie", "json", "token"]);
                 return Err(ApiError::invalid("management.cattle.io", "BasicLogin", "local", &[error]));
             }
         };
