@@ -34,8 +34,8 @@ pub use args::{Args, AuditLevel, LogFormat, OutputFormat};
 pub use bad_setting::BadSetting;
 pub use clap_complete::Shell;
 pub use client_config::{
-    ConsoleConfig, DemoConfig, DemoImage, DownloadConfig, Grant, SupportBundleConfig, UploadConfig, UserConfig,
-    UserWish,
+    ConsoleConfig, DemoConfig, DemoImage, DownloadConfig, Grant, SupportBundleConfig, UploadConfig,
+    UserConfig, UserWish,
 };
 pub use config::{Config, DoctorConfig, DownConfig, InstallConfig, KubeconfigConfig, Listen, UpConfig};
 pub use host::Host;

@@ -88,7 +88,8 @@ impl ApiServer {
     fn ui_info(&self) -> Value {
         let effective = |name: &str| {
             let setting = self.find("harvesterhci.io", "settings", "", name).unwrap_or_default();
-            let said = ["value", "default"].map(|field| setting[field].as_str().unwrap_or_default().to_owned());
+            let said =
+                ["value", "default"].map(|field| setting[field].as_str().unwrap_or_default().to_owned());
             said.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
         };
         let source = match effective(UI_SOURCE).as_str() {

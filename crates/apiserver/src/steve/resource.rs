@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     Ask,
-    address::Named,
     actions::{self, ActionCall, Look, Outcome, ResourceActions},
+    address::Named,
     errand::{self, JSON, MERGE_PATCH},
     kinds::id_of,
     object::{Chosen, Dresser, place_of, undressed},
@@ -220,12 +220,7 @@ impl ApiServer {
         };
         let (place, of) = actions.place_of_rights(namespace, object_name);
         for right in action.needs {
-            self.authorize_and_note(
-                ask.user,
-                &right.request(place, of),
-                &Query::default(),
-                trail,
-            )?;
+            self.authorize_and_note(ask.user, &right.request(place, of), &Query::default(), trail)?;
         }
         let look = Look::new(self, &ask.rights);
         let call = ActionCall {

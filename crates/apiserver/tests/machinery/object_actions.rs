@@ -14,8 +14,7 @@ const CLAIM: &str = "/v1/harvester/persistentvolumeclaims/default/disk";
 const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots";
 const SNAPSHOT: &str = "/v1/harvester/snapshot.storage.k8s.io.volumesnapshots/default/s1";
 const KEYS: &str = "/v1/harvester/harvesterhci.io.keypairs";
-const QUOTA: &str =
-    "/apis/harvesterhci.io/v1beta1/namespaces/default/resourcequotas/default-resource-quota";
+const QUOTA: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/resourcequotas/default-resource-quota";
 
 /// A claim that is bound, as its controller would leave it.
 async fn house() -> House {
@@ -66,7 +65,8 @@ async fn a_volume_is_exported_cloned_and_snapshotted_once_it_is_bound() {
     assert_eq!(snapshot["metadata"]["ownerReferences"][0]["kind"], "PersistentVolumeClaim");
     assert_eq!(snapshot["metadata"]["annotations"]["harvesterhci.io/storageClassName"], "harvester-longhorn");
 
-    let wish = json!({"displayName": "golden", "namespace": "default", "storageClassName": "harvester-longhorn"});
+    let wish =
+        json!({"displayName": "golden", "namespace": "default", "storageClassName": "harvester-longhorn"});
     let made = house.post(&format!("{CLAIM}?action=export"), wish).await;
     assert_eq!(made.code, 200, "{:#}", made.body);
     let name = made.body["metadata"]["name"].as_str().unwrap();
@@ -85,7 +85,8 @@ async fn a_claim_is_made_of_a_snapshot_that_is_ready() {
     let ready = json!({"status": {"readyToUse": true, "restoreSize": "1Gi"}});
     house.patch(&format!("{SNAPSHOTS}/s1/status"), "merge-patch", ready).await.ok();
     assert_eq!(offered(&house, SNAPSHOT).await, ["restore"]);
-    let (code, why) = refused(&house, SNAPSHOT, "restore", json!({"name": "b", "storageClassName": "no"})).await;
+    let (code, why) =
+        refused(&house, SNAPSHOT, "restore", json!({"name": "b", "storageClassName": "no"})).await;
     assert_eq!(code, 404, "{why}");
     act(&house, SNAPSHOT, "restore", json!({"name": "back"})).await;
     let back = house.get(&format!("{CLAIMS}/back")).await.ok();
@@ -118,7 +119,8 @@ async fn a_drawn_key_is_handed_out_once_and_its_public_half_kept() {
     let house = House::new().await;
     let listed = house.get(KEYS).await.ok();
     assert_eq!(listed["actions"]["keygen"], format!("https://127.0.0.1:6443{KEYS}?action=keygen"));
-    let drawn = house.post(&format!("{KEYS}?action=keygen"), json!({"name": "k", "namespace": "default"})).await;
+    let drawn =
+        house.post(&format!("{KEYS}?action=keygen"), json!({"name": "k", "namespace": "default"})).await;
     assert_eq!(drawn.code, 200);
     let private = drawn.body.as_str().unwrap();
     assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"), "{private}");
@@ -131,7 +133,11 @@ async fn a_drawn_key_is_handed_out_once_and_its_public_half_kept() {
     assert_eq!(links, ["remove", "self", "view"]);
     let again = refused(&house, KEYS, "keygen", json!({"name": "k", "namespace": "default"})).await;
     assert_eq!(again.0, 409);
-    for wrong in [json!({"name": "k"}), json!({"namespace": "default"}), json!({"name": "a\"b", "namespace": "default"})] {
+    for wrong in [
+        json!({"name": "k"}),
+        json!({"namespace": "default"}),
+        json!({"name": "a\"b", "namespace": "default"}),
+    ] {
         assert_eq!(refused(&house, KEYS, "keygen", wrong).await.0, 422);
     }
 }
@@ -163,14 +169,21 @@ async fn the_snapshots_of_a_namespace_are_limited_by_those_who_may_limit_them() 
     assert_eq!(limit(&house.get(QUOTA).await.ok()), 10_i64 << 30);
     act(&house, namespace, "updateResourceQuota", json!({"totalSnapshotSizeQuota": "20Gi"})).await;
     assert_eq!(limit(&house.get(QUOTA).await.ok()), 20_i64 << 30);
-    for wrong in [json!({}), json!({"totalSnapshotSizeQuota": "much"}), json!({"totalSnapshotSizeQuota": "-1"})] {
+    for wrong in
+        [json!({}), json!({"totalSnapshotSizeQuota": "much"}), json!({"totalSnapshotSizeQuota": "-1"})]
+    {
         assert_eq!(refused(&house, namespace, "updateResourceQuota", wrong).await.0, 422);
     }
     assert_eq!(limit(&house.get(QUOTA).await.ok()), 20_i64 << 30, "a refusal changes nothing");
 
-    allow(&house, "default", "quotas", json!([{"apiGroups": ["harvesterhci.io"], "resources": ["resourcequotas"],
+    allow(
+        &house,
+        "default",
+        "quotas",
+        json!([{"apiGroups": ["harvesterhci.io"], "resources": ["resourcequotas"],
         "verbs": ["get", "update", "patch", "create"]}, {"apiGroups": [""], "resources": ["namespaces"],
-        "verbs": ["get"]}]))
+        "verbs": ["get"]}]),
+    )
     .await;
     house.user = jo();
     let mut both = offered(&house, namespace).await;

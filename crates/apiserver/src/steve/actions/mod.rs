@@ -58,7 +58,12 @@ pub enum Outcome {
     Done,
     Answer(Value),
     /// Objects of another kind that have a label, answered as their own collection is.
-    Collection { group: &'static str, plural: &'static str, namespace: String, label: (&'static str, String) },
+    Collection {
+        group: &'static str,
+        plural: &'static str,
+        namespace: String,
+        label: (&'static str, String),
+    },
     /// A file, or something else that is no object.
     Response(Box<ApiResponse>),
 }

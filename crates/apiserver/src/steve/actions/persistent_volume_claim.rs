@@ -62,7 +62,8 @@ impl ResourceActions for PersistentVolumeClaims {
     }
 
     fn fitting(&self, look: &Look, claim: &Value) -> Vec<&'static str> {
-        let is_bound = claim["status"]["phase"] == "Bound" && claim["metadata"]["deletionTimestamp"].is_null();
+        let is_bound =
+            claim["status"]["phase"] == "Bound" && claim["metadata"]["deletionTimestamp"].is_null();
         if !is_bound {
             return Vec::new();
         }
@@ -73,7 +74,8 @@ impl ResourceActions for PersistentVolumeClaims {
 
     async fn act(&self, call: &ActionCall<'_>) -> Result<Outcome, ApiError> {
         if !self.fitting(call.look, call.object).contains(&call.name) {
-            let why = format!("the claim {} is not bound, or nobody does that with its volume", call.object_name);
+            let why =
+                format!("the claim {} is not bound, or nobody does that with its volume", call.object_name);
             return Err(ApiError::unprocessable(why));
         }
         match call.name {

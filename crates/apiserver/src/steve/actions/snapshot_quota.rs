@@ -45,15 +45,17 @@ pub async fn act(
             let said = call.required("totalSnapshotSizeQuota")?;
             let bytes = quantity::value(said).filter(|bytes| *bytes >= 0);
             bytes.ok_or_else(|| {
-                let why = format!("totalSnapshotSizeQuota is {said:?}, which is not an amount of bytes such as 10Gi");
+                let why = format!(
+                    "totalSnapshotSizeQuota is {said:?}, which is not an amount of bytes such as 10Gi"
+                );
                 ApiError::unprocessable(why)
             })?
         }
         _ => 0,
     };
     let spec = json!({"snapshotLimit": limit(bytes)});
-    let patch = Errand::new(Verb::Patch, QUOTAS, namespace, DEFAULT_NAME)
-        .with(MERGE_PATCH, json!({"spec": spec}));
+    let patch =
+        Errand::new(Verb::Patch, QUOTAS, namespace, DEFAULT_NAME).with(MERGE_PATCH, json!({"spec": spec}));
     match call.errands.ask(&patch).await {
         Err(why) if why.is_not_found() && bytes == 0 => Ok(Outcome::Done),
         Err(why) if why.is_not_found() => {
@@ -61,7 +63,8 @@ pub async fn act(
                 "apiVersion": "harvesterhci.io/v1beta1", "kind": "ResourceQuota",
                 "metadata": {"name": DEFAULT_NAME}, "spec": spec,
             });
-            match call.errands.ask(&Errand::new(Verb::Create, QUOTAS, namespace, "").with(JSON, quota)).await {
+            match call.errands.ask(&Errand::new(Verb::Create, QUOTAS, namespace, "").with(JSON, quota)).await
+            {
                 // Somebody made it in between, and it is there to be changed.
                 Err(why) if why.is_already_exists() => call.errands.ask(&patch).await,
                 made => made,
