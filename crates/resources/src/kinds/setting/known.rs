@@ -154,7 +154,7 @@ pub const ALL: &[Known] = &[
         shapes::instance_manager,
         "there are no instance managers here: disks are served by QEMU itself",
     ),
-    idle(KUBECONFIG_TOKEN_TTL, "0", values::token_minutes, "no kubeconfig is made for others yet"),
+    acts(KUBECONFIG_TOKEN_TTL, "0", values::token_minutes),
     idle(
         "kubevirt-migration",
         r#"{"parallelOutboundMigrationsPerNode":2,"parallelMigrationsPerCluster":5,"allowAutoConverge":false,"bandwidthPerMigration":0,"completionTimeoutPerGiB":150,"progressTimeout":150,"unsafeMigrationOverride":false,"allowPostCopy":false,"allowWorkloadDisruption":false,"disableTLS":false,"matchSELinuxLevelOnMigration":false}"#,
