@@ -215,7 +215,8 @@ fn a_bundle_has_everything_by_name_and_no_secret_in_any_form() {
     for what in ["download", "cluster"] {
         assert_eq!(robot.get(&format!("/v1/harvester/supportbundles/theirs/{what}")).code, 403);
     }
-    assert_eq!(robot.get("/v1/harvester/supportbundles/../../../etc/passwd/download").code, 403);
+    let nowhere = robot.get("/v1/harvester/supportbundles/../../../etc/passwd/download");
+    assert!([403, 404].contains(&nowhere.code), "{}", nowhere.code);
 }
 
 #[test]

@@ -281,11 +281,12 @@ async fn one_that_is_not_ready_says_how_far_it_is_or_why_it_never_will_be() {
         assert!(refused.message().contains(words), "{}", refused.message());
         assert!(asked.lock().is_empty());
     }
-    let (house, _) = scene(json!({})).await;
+    let (house, asked) = scene(json!({"state": "ready", "nodeName": "n1"})).await;
     assert_eq!(house.get("/v1/harvester/supportbundles/absent/download").await.refusal(), (404, "NotFound"));
     for path in ["../download", "%2e%2e/download", "a/../../b/download"] {
         let answer = house.get(&format!("/v1/harvester/supportbundles/{path}")).await;
-        assert_eq!(answer.code, 404, "{path}");
+        assert!((400..500).contains(&answer.code), "{path}: {}", answer.code);
     }
+    assert!(asked.lock().is_empty(), "no node was asked for anything");
     assert_eq!(house.post(DOWNLOAD, json!({})).await.code, 405);
 }

@@ -13,7 +13,9 @@
 
 use serde_json::Value;
 
-use super::{age_column, harvester_condition::HarvesterCondition, name_column, namespace::HARVESTER_SYSTEM};
+use super::{
+    age_column, harvester_condition::HarvesterCondition, name_column, namespace::HARVESTER_SYSTEM, setting,
+};
 use crate::{
     field_error::{FieldError, FieldPath},
     kind::{Behaviour, Column, Kind},
@@ -32,11 +34,11 @@ pub const ERROR: &str = "error";
 pub const INITIALIZED: &str = "Initialized";
 
 /// Minutes that a bundle may take.
-pub const TIMEOUT_SETTING: &str = "support-bundle-timeout";
+pub const TIMEOUT_SETTING: &str = setting::SUPPORT_BUNDLE_TIMEOUT;
 /// Minutes that one is kept.
-pub const EXPIRATION_SETTING: &str = "support-bundle-expiration";
+pub const EXPIRATION_SETTING: &str = setting::SUPPORT_BUNDLE_EXPIRATION;
 /// Minutes that looking at a host may take.
-pub const NODE_TIMEOUT_SETTING: &str = "support-bundle-node-collection-timeout";
+pub const NODE_TIMEOUT_SETTING: &str = setting::SUPPORT_BUNDLE_NODE_TIMEOUT;
 
 const TIMEOUT_MINUTES: i64 = 50;
 const EXPIRATION_MINUTES: i64 = 30;
