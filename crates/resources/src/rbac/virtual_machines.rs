@@ -225,6 +225,10 @@ mod tests {
     #[test]
     fn a_viewer_sees_machines_and_enters_none() {
         let view = rules("kubevirt.io:view") + &rules("harvesterhci.io:view");
+        // The one thing that is asked with the verb of a change, and changes nothing, as in the original.
+        let only_answered = expansion().to_string();
+        assert!(view.contains(&only_answered), "{view}");
+        let view = view.replace(&only_answered, "");
         for absent in ["console", "vnc", "portforward", "\"update\"", "\"create\"", "secrets"] {
             assert!(!view.contains(absent), "{absent}");
         }
