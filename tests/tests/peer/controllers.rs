@@ -105,6 +105,7 @@ fn hosting<T>(original: &Original, story: impl AsyncFnOnce(Kubectl) -> T) -> T {
             ca_pem: "there is none to hand on".into(),
             legacy_token: Arc::new(|_, _, _, _| "nobody asks for one".into()),
             event_lifetime: sheaf_controllers::EVENT_LIFETIME,
+            set_log_level: Arc::new(|_| Ok(())),
         };
         let controllers = sheaf_controllers::build(client, World::real(), settings);
         let running = tokio::spawn(controllers.run(std::future::pending()));

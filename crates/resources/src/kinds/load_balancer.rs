@@ -237,7 +237,7 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         [("workloadType", &spec.workload_type, [VM, CLUSTER]), ("ipam", &spec.ipam, [POOL, DHCP])]
     {
         if !value.is_empty() && !known.contains(&value.as_str()) {
-            errors.push(FieldError::not_supported(&path.child(field), value.as_str(), &known));
+            errors.push(FieldError::not_supported(&path.child(field), value.as_str(), known));
         }
     }
     if let Some(old) = old.and_then(|old| read(old).ok()) {
@@ -299,7 +299,7 @@ fn check_listeners(spec: &LoadBalancerSpec, at: &FieldPath, errors: &mut Vec<Fie
         }
         if !["TCP", "UDP"].contains(&listener.protocol.as_str()) {
             let at = at.child("protocol");
-            errors.push(FieldError::not_supported(&at, listener.protocol.as_str(), &["TCP", "UDP"]));
+            errors.push(FieldError::not_supported(&at, listener.protocol.as_str(), ["TCP", "UDP"]));
         }
     }
 }
