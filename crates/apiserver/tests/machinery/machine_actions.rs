@@ -87,19 +87,29 @@ async fn vm(house: &House) -> Value {
 async fn what_is_offered_follows_how_the_machine_stands() {
     let (house, agent) = house().await;
     house.post(MACHINES, machine("m")).await.ok();
-    let off = ["addVolume", "clone", "removeVolume", "snapshot", "start"];
+    let off = [
+        "addVolume",
+        "clone",
+        "deleteResourceQuota",
+        "removeVolume",
+        "snapshot",
+        "start",
+        "updateResourceQuota",
+    ];
     assert_eq!(offered(&house).await, off);
     run(&house).await;
     let on = [
         "addNic",
         "addVolume",
         "clone",
+        "deleteResourceQuota",
         "pause",
         "removeVolume",
         "restart",
         "snapshot",
         "softreboot",
         "stop",
+        "updateResourceQuota",
     ];
     assert_eq!(offered(&house).await, on);
     act(&house, "pause", json!({})).await;

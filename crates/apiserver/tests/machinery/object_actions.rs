@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     facade::{allow, as_viewer, ids, jo},
     house::House,
-    machine::{CLAIMS, IMAGES, claim},
+    machine::{CLAIMS, IMAGES, MACHINES, claim, machine},
 };
 
 const CLAIM: &str = "/v1/harvester/persistentvolumeclaims/default/disk";
@@ -193,6 +193,20 @@ async fn the_snapshots_of_a_namespace_are_limited_by_those_who_may_limit_them() 
     let elsewhere = "/v1/harvester/namespaces/kube-system";
     let body = json!({"totalSnapshotSizeQuota": "1Gi"});
     assert_eq!(refused(&house, elsewhere, "updateResourceQuota", body).await.0, 403);
+}
+
+#[tokio::test]
+async fn the_snapshots_of_one_machine_are_limited_beside_those_of_others() {
+    let house = House::new().await;
+    house.post(MACHINES, machine("m")).await.ok();
+    house.post(MACHINES, machine("n")).await.ok();
+    let of = |name: &str| format!("/v1/harvester/kubevirt.io.virtualmachines/default/{name}");
+    act(&house, &of("m"), "updateResourceQuota", json!({"totalSnapshotSizeQuota": "1Gi"})).await;
+    act(&house, &of("n"), "updateResourceQuota", json!({"totalSnapshotSizeQuota": "2Gi"})).await;
+    let limits = |quota: &Value| quota["spec"]["snapshotLimit"]["vmTotalSnapshotSizeQuota"].clone();
+    assert_eq!(limits(&house.get(QUOTA).await.ok()), json!({"m": 1_i64 << 30, "n": 2_i64 << 30}));
+    act(&house, &of("m"), "deleteResourceQuota", json!({})).await;
+    assert_eq!(limits(&house.get(QUOTA).await.ok()), json!({"n": 2_i64 << 30}));
 }
 
 #[tokio::test]

@@ -9,11 +9,12 @@ use crate::house::{Answer, House, MAPS};
 
 /// Groups whose kinds have no numbers for their fields in the original either: there they are custom resources, or served
 /// by an extension that takes JSON alone.
-const JSON_ALONE: [(&str, &str); 8] = [
+const JSON_ALONE: [(&str, &str); 9] = [
     ("clone.kubevirt.io", "KubeVirt's, which defines it as custom resources"),
     ("harvesterhci.io", "Harvester's, which defines it as custom resources"),
     ("k8s.cni.cncf.io", "Multus', which defines it as custom resources"),
     ("kubevirt.io", "KubeVirt's, which defines it as custom resources"),
+    ("loadbalancer.harvesterhci.io", "Harvester's, which defines it as custom resources"),
     ("management.cattle.io", "Rancher's, which defines it as custom resources"),
     ("network.harvesterhci.io", "Harvester's, which defines it as custom resources"),
     ("snapshot.storage.k8s.io", "the snapshot controller's, which defines it as custom resources"),

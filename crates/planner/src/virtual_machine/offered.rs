@@ -27,6 +27,7 @@ pub enum Action {
     AddVolume,
     Clone,
     CpuAndMemoryHotplug,
+    DeleteResourceQuota,
     DismissInsufficientResourceQuota,
     EjectCdRom,
     EjectCdRomVolume,
@@ -43,14 +44,16 @@ pub enum Action {
     Start,
     Stop,
     Unpause,
+    UpdateResourceQuota,
 }
 
 impl Action {
-    pub const ALL: [Action; 20] = [
+    pub const ALL: [Action; 22] = [
         Action::AddNic,
         Action::AddVolume,
         Action::Clone,
         Action::CpuAndMemoryHotplug,
+        Action::DeleteResourceQuota,
         Action::DismissInsufficientResourceQuota,
         Action::EjectCdRom,
         Action::EjectCdRomVolume,
@@ -67,6 +70,7 @@ impl Action {
         Action::Start,
         Action::Stop,
         Action::Unpause,
+        Action::UpdateResourceQuota,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -75,6 +79,7 @@ impl Action {
             Action::AddVolume => "addVolume",
             Action::Clone => "clone",
             Action::CpuAndMemoryHotplug => "cpuAndMemoryHotplug",
+            Action::DeleteResourceQuota => "deleteResourceQuota",
             Action::DismissInsufficientResourceQuota => "dismissInsufficientResourceQuota",
             Action::EjectCdRom => "ejectCdRom",
             Action::EjectCdRomVolume => "ejectCdRomVolume",
@@ -91,6 +96,7 @@ impl Action {
             Action::Start => "start",
             Action::Stop => "stop",
             Action::Unpause => "unpause",
+            Action::UpdateResourceQuota => "updateResourceQuota",
         }
     }
 
@@ -132,7 +138,11 @@ pub fn is_offered(seen: &Seen<'_>, action: Action) -> bool {
     }
     let spec = vm.spec.template.as_ref().map(|template| &template.spec);
     match action {
-        Action::AddVolume | Action::RemoveVolume | Action::Clone => true,
+        Action::AddVolume
+        | Action::RemoveVolume
+        | Action::Clone
+        | Action::UpdateResourceQuota
+        | Action::DeleteResourceQuota => true,
         Action::Start => can_start(seen),
         Action::Stop => can_stop(seen),
         Action::ForceStop => vm.status.printable_status == "Stopping",
@@ -315,7 +325,8 @@ mod tests {
         offered(&seen).into_iter().map(Action::as_str).collect()
     }
 
-    const ALWAYS: [&str; 3] = ["addVolume", "clone", "removeVolume"];
+    const ALWAYS: [&str; 5] =
+        ["addVolume", "clone", "deleteResourceQuota", "removeVolume", "updateResourceQuota"];
 
     fn and(more: &[&'static str]) -> Vec<&'static str> {
         let mut all: Vec<&str> = ALWAYS.iter().copied().chain(more.iter().copied()).collect();

@@ -27,7 +27,7 @@ impl ResourceActions for Namespaces {
     }
 
     async fn act(&self, call: &ActionCall<'_>) -> Result<Outcome, ApiError> {
-        let limit = |bytes: i64| json!({"namespaceTotalSnapshotSizeQuota": bytes});
+        let limit = |bytes: Option<i64>| json!({"namespaceTotalSnapshotSizeQuota": bytes.unwrap_or(0)});
         snapshot_quota::act(call, call.object_name, limit).await
     }
 }

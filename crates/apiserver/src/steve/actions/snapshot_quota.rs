@@ -1,7 +1,7 @@
 //! How much the snapshots of a namespace, or of one of its machines, may take: `updateResourceQuota` and `deleteResourceQuota`.
 //!
 //! All of a namespace is in one object (`harvesterhci.io` ResourceQuota), which is made when something is first limited. 0 is no
-//! limit, so taking a limit away leaves the object.
+//! limit, and taking a limit away leaves the object.
 
 use serde_json::{Value, json};
 use sheaf_resources::{kinds::harvester_resource_quota::DEFAULT_NAME, quantity};
@@ -34,30 +34,31 @@ pub const ACTIONS: [Action; 2] = [
     Action { name: DELETE, input: None, needs: &[RIGHT] },
 ];
 
-/// Sets or removes a limit. `limit` says where in `spec.snapshotLimit` the number goes.
+/// Sets a limit, or takes it away. `limit` says where in `spec.snapshotLimit` the number of bytes goes, or what stands there
+/// when there is none any more.
 pub async fn act(
     call: &ActionCall<'_>,
     namespace: &str,
-    limit: impl Fn(i64) -> Value,
+    limit: impl Fn(Option<i64>) -> Value,
 ) -> Result<Outcome, ApiError> {
     let bytes = match call.name {
         UPDATE => {
             let said = call.required("totalSnapshotSizeQuota")?;
             let bytes = quantity::value(said).filter(|bytes| *bytes >= 0);
-            bytes.ok_or_else(|| {
+            Some(bytes.ok_or_else(|| {
                 let why = format!(
                     "totalSnapshotSizeQuota is {said:?}, which is not an amount of bytes such as 10Gi"
                 );
                 ApiError::unprocessable(why)
-            })?
+            })?)
         }
-        _ => 0,
+        _ => None,
     };
     let spec = json!({"snapshotLimit": limit(bytes)});
     let patch =
         Errand::new(Verb::Patch, QUOTAS, namespace, DEFAULT_NAME).with(MERGE_PATCH, json!({"spec": spec}));
     match call.errands.ask(&patch).await {
-        Err(why) if why.is_not_found() && bytes == 0 => Ok(Outcome::Done),
+        Err(why) if why.is_not_found() && bytes.is_none() => Ok(Outcome::Done),
         Err(why) if why.is_not_found() => {
             let quota = json!({
                 "apiVersion": "harvesterhci.io/v1beta1", "kind": "ResourceQuota",

@@ -6,6 +6,7 @@
 //! | stop, ejectCdRom(Volume), insertCdRomVolume, addVolume, removeVolume, addNic, removeNic, cpuAndMemoryHotplug | one update of the machine |
 //! | clone | a VirtualMachineClone, whose controller makes the machine and its disks |
 //! | restore | a VirtualMachineRestore |
+//! | updateResourceQuota, deleteResourceQuota | a change of the ResourceQuota of the namespace |
 //! | snapshot | nothing: clients make a VirtualMachineBackup themselves, and ask only whether they can |
 //!
 //! Deliberately absent, with nothing behind it on one node: migration, backups to elsewhere, storage migration. `createTemplate`
@@ -30,7 +31,7 @@ use sheaf_resources::kinds::{
 };
 use tokio::time::sleep;
 
-use super::{Action, ActionCall, Input, Look, Outcome, ResourceActions};
+use super::{Action, ActionCall, Input, Look, Outcome, ResourceActions, snapshot_quota};
 use crate::{
     request::Verb,
     status::{ApiError, Named},
@@ -125,6 +126,8 @@ static ACTIONS: &[Action] = &[
         &[Right::to(Verb::Create, HARVESTER, "virtualmachinerestores"), UPDATE],
     ),
     action(Offer::DismissInsufficientResourceQuota, None, &[UPDATE]),
+    snapshot_quota::ACTIONS[0],
+    snapshot_quota::ACTIONS[1],
 ];
 
 pub struct VirtualMachines;
@@ -187,6 +190,11 @@ impl ResourceActions for VirtualMachines {
             Offer::CpuAndMemoryHotplug => Box::pin(grow(call)).await,
             Offer::Clone => Box::pin(clone(call)).await,
             Offer::Snapshot => Ok(Outcome::Done),
+            Offer::UpdateResourceQuota | Offer::DeleteResourceQuota => {
+                let limit =
+                    |bytes: Option<i64>| json!({"vmTotalSnapshotSizeQuota": {call.object_name: bytes}});
+                snapshot_quota::act(call, call.namespace, limit).await
+            }
             Offer::Restore => Box::pin(restore(call)).await,
             Offer::DismissInsufficientResourceQuota => {
                 let dismiss = |vm: &mut Value| {
