@@ -120,6 +120,7 @@ pub struct Inner {
     pub(crate) audit: Arc<audit::Audit>,
     /// The way to the agents of nodes.
     pub(crate) nodes: Nodes,
+    pub(crate) subscribers: steve::subscribe::Room,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -163,6 +164,7 @@ impl ApiServer {
             fairness: fairness::Fairness::new(cores(config.threads)),
             audit: Arc::new(audit::Audit::new(config.audit.clone(), &world)),
             nodes: Nodes::new(config.agents.clone()),
+            subscribers: steve::subscribe::Room::default(),
             stopping: watch::Sender::new(false),
             key_ring: tokio::sync::Mutex::new(config.encryption_keys.clone()),
             store,

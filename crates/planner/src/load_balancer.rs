@@ -25,10 +25,10 @@ use std::sync::Arc;
 use sheaf_resources::kinds::{
     harvester_condition::set_condition,
     load_balancer::{
-        ADDRESS_FINALIZER, ASK_DHCP, AllocatedAddress, CLUSTER_ANNOTATION, FORWARDING, LoadBalancer,
+        ADDRESS_FINALIZER, ASK_DHCP, AllocatedAddress, CLUSTER, CLUSTER_ANNOTATION, FORWARDING, LoadBalancer,
         LoadBalancerStatus, NAMESPACE_ANNOTATION, NETWORK_ANNOTATION, PROJECT_ANNOTATION, READY,
     },
-    load_balancer_ip_pool::{IPPool, LoadBalancerIpPoolStatus, Requirement},
+    load_balancer_ip_pool::{ANYBODY, IPPool, LoadBalancerIpPoolStatus, Requirement},
 };
 
 use self::{
@@ -97,7 +97,11 @@ pub fn requirement(balancer: &LoadBalancer) -> Requirement {
         network: said(NETWORK_ANNOTATION),
         project: said(PROJECT_ANNOTATION),
         namespace,
-        cluster: said(CLUSTER_ANNOTATION),
+        // Nobody is every cluster, and what leads to machines is of none.
+        cluster: match said(CLUSTER_ANNOTATION) {
+            cluster if balancer.spec.workload_type == CLUSTER && cluster != ANYBODY => cluster,
+            _ => String::new(),
+        },
     }
 }
 

@@ -17,7 +17,7 @@ use sheaf_resources::{
         harvester_resource_quota::{SnapshotLimit, SnapshotLimitStatus},
         persistent_volume_claim::requested_by,
         virtual_machine::VirtualMachine,
-        virtual_machine_backup::{TYPE_SNAPSHOT, VirtualMachineBackup},
+        virtual_machine_backup::{TYPE_SNAPSHOT, VirtualMachineBackup, snapshot_name},
         volume_snapshot::VolumeSnapshot,
     },
     quantity,
@@ -70,16 +70,29 @@ impl Seen {
             count(Some(&backup.spec.source.name), self.size_of_backup(backup));
         }
         for snapshot in &self.snapshots {
-            let owners = snapshot.metadata.owner_references.iter().flatten();
-            let mut owners = owners.filter(|owner| owner.kind == "VirtualMachineBackup");
-            let is_of_backup = owners.any(|owner| {
-                backups().any(|backup| backup.metadata.uid.as_deref() == Some(owner.uid.as_str()))
-            });
-            if !is_of_backup {
+            if !backups().any(|backup| self.is_of(snapshot, backup)) {
                 count(self.machine_of(snapshot), self.size_of_snapshot(snapshot));
             }
         }
         usage
+    }
+
+    /// Whether a snapshot was taken for a backup, and so is counted with it. What the snapshot says is anybody's to write:
+    /// the backup must mean it, too.
+    fn is_of(&self, snapshot: &VolumeSnapshot, backup: &VirtualMachineBackup) -> bool {
+        let mut owners = snapshot.metadata.owner_references.iter().flatten();
+        let says_so = owners.any(|owner| {
+            owner.kind == "VirtualMachineBackup" && backup.metadata.uid.as_deref() == Some(owner.uid.as_str())
+        });
+        let name = snapshot.metadata.name.as_deref().unwrap_or_default();
+        let of_backup = backup.metadata.name.as_deref().unwrap_or_default();
+        let taken = backup.status.as_ref().map(|status| status.volume_backups.as_slice()).unwrap_or_default();
+        let mut claims = self.machines.get(&backup.spec.source.name).into_iter().flatten();
+        says_so
+            && match taken.is_empty() {
+                true => claims.any(|claim| snapshot_name(of_backup, claim) == name),
+                false => taken.iter().any(|volume| volume.name == name),
+            }
     }
 
     /// What a backup of that machine would take.
@@ -180,7 +193,7 @@ mod tests {
 
     fn snapshot(claim: &str, owner: &str, size: Value) -> VolumeSnapshot {
         let whole = json!({
-            "metadata": {"name": "s", "ownerReferences": [
+            "metadata": {"name": snapshot_name("b", claim), "ownerReferences": [
                 {"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "name": "b", "uid": owner}]},
             "spec": {"source": {"persistentVolumeClaimName": claim}},
             "status": {"restoreSize": size},
@@ -206,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_that_only_says_it_is_of_a_backup_counts_by_itself() {
+        let mut seen = seen();
+        seen.backups.push(backup("b", "vm", json!([])));
+        seen.snapshots.push(snapshot("free", "b-uid", json!("1Gi")));
+        assert_eq!(of(&seen.usage()), (31, Some(30)), "no disk of the machine");
+        seen.backups[0] = backup("b", "vm", json!([{"name": "b-volume-root", "volumeSize": 5 * GIB}]));
+        seen.snapshots[0] = snapshot("data", "b-uid", json!("20Gi"));
+        assert_eq!(of(&seen.usage()).0, 25, "not one that the backup has");
+    }
+
+    #[test]
     fn a_backup_counts_before_its_snapshots_are_there_and_once_with_them() {
         let mut seen = seen();
         assert_eq!(of(&seen.usage()), (0, None));
@@ -214,7 +238,7 @@ mod tests {
         seen.snapshots.push(snapshot("root", "b-uid", json!("10Gi")));
         assert_eq!(of(&seen.usage()), (30, Some(30)));
         // The machine's disks may be others by now.
-        seen.backups[0] = backup("b", "vm", json!([{"name": "s", "volumeSize": 5 * GIB}]));
+        seen.backups[0] = backup("b", "vm", json!([{"name": "b-volume-root", "volumeSize": 5 * GIB}]));
         assert_eq!(of(&seen.usage()), (5, Some(5)));
     }
 

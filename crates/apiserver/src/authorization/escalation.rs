@@ -96,7 +96,14 @@ fn check_binding(authorizer: &Authorizer, user: &User, written: &Written<'_>) ->
 
 fn check_token(authorizer: &Authorizer, user: &User, written: &Written<'_>) -> Result<(), Refusal> {
     let owner = text(written.new, "/userId");
-    if owner == user.name { Ok(()) } else { may_impersonate(authorizer, user, "users", owner) }
+    if owner == user.name {
+        return Ok(());
+    }
+    may_impersonate(authorizer, user, "users", owner)?;
+    // Whoever has the token is in all of the user's groups, which who only acts as the user is not.
+    let owner = authorizer.directory.object(api_tokens::GROUP, api_tokens::USERS, "", owner);
+    let groups = owner.map(|owner| texts(&owner, "/groups")).unwrap_or_default();
+    groups.into_iter().try_for_each(|group| may_impersonate(authorizer, user, "groups", &group))
 }
 
 /// Whoever makes a user could be them: a name that has rights before its user is there is as good as those rights.

@@ -128,15 +128,34 @@ pub(super) fn verify(
     if !bool::from(text(&object, "/token").as_bytes().ct_eq(hashed(secret).as_bytes())) {
         return Err(ApiTokenError::WrongSecret);
     }
-    if is_being_deleted(&object) || object.get("enabled") == Some(&Value::Bool(false)) {
+    stands_for(directory, clock, name, &object)
+}
+
+/// Who a token stands for that somebody showed before.
+pub(super) fn standing(
+    directory: &dyn Directory,
+    clock: &Clock,
+    name: &str,
+) -> Result<Arc<User>, ApiTokenError> {
+    let object = directory.object(GROUP, TOKENS, "", name).ok_or(ApiTokenError::Unknown)?;
+    stands_for(directory, clock, name, &object)
+}
+
+fn stands_for(
+    directory: &dyn Directory,
+    clock: &Clock,
+    name: &str,
+    object: &Value,
+) -> Result<Arc<User>, ApiTokenError> {
+    if is_being_deleted(object) || object.get("enabled") == Some(&Value::Bool(false)) {
         return Err(ApiTokenError::Disabled);
     }
-    if has_expired(&object, clock) {
+    if has_expired(object, clock) {
         return Err(ApiTokenError::Expired);
     }
-    let user_id = text(&object, "/userId");
+    let user_id = text(object, "/userId");
     let user = directory.object(GROUP, USERS, "", user_id).ok_or(ApiTokenError::NoUser)?;
-    if !is_made_for(&object, &user) {
+    if !is_made_for(object, &user) {
         return Err(ApiTokenError::NoUser);
     }
     if !is_enabled(&user) {
@@ -144,7 +163,7 @@ pub(super) fn verify(
     }
     let mut bearer = user_of(&user);
     bearer.extra.insert(REQUEST_TOKEN.to_owned(), vec![name.to_owned()]);
-    if ends_with_the_password(&object) && must_change_password(&user) {
+    if ends_with_the_password(object) && must_change_password(&user) {
         bearer.extra.insert(MUST_CHANGE_PASSWORD.to_owned(), vec!["true".to_owned()]);
     }
     Ok(Arc::new(bearer))

@@ -65,6 +65,16 @@ impl Authenticator {
         }
     }
 
+    /// Whether somebody who came in with an API token would still come in with it as who they are: it may have ended, and
+    /// so may the user or what groups they are in. Of other credentials only the end is theirs to come.
+    pub fn is_still(&self, user: &User) -> bool {
+        match user.token_name() {
+            "" => true,
+            name => api_tokens::standing(self.directory.as_ref(), &self.clock, name)
+                .is_ok_and(|now| now.name == user.name && now.uid == user.uid && now.groups == user.groups),
+        }
+    }
+
     /// Checks a token for somebody who answers to `audiences`; for the API server itself when empty.
     pub fn authenticate_token(&self, token: &str, audiences: &[String]) -> Result<Verified, Rejected> {
         let own = self.verifier.audiences();

@@ -138,6 +138,35 @@ async fn an_api_token_is_its_users_until_it_is_deleted_and_for_the_api_server_al
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_came_in_with_a_token_is_nobody_once_it_ended_or_they_changed() {
+    let house = house();
+    let person = |more: Value| {
+        let mut person =
+            json!({ "metadata": { "name": "user-1", "uid": "u1" }, "username": "jo", "groups": ["ops"] });
+        for (key, value) in more.as_object().unwrap() {
+            person[key] = value.clone();
+        }
+        person
+    };
+    let wish = api_tokens::TokenWish { user_id: "user-1".into(), ..Default::default() };
+    let (token, bearer) = api_tokens::mint(&house.world, &wish, &person(json!({})));
+    house.shelf.put(api_tokens::GROUP, api_tokens::USERS, person(json!({})));
+    house.shelf.put(api_tokens::GROUP, api_tokens::TOKENS, token.clone());
+    let came = house.with_bearer(&bearer).unwrap();
+    assert!(house.authenticator.is_still(&came));
+    for changed in [json!({"enabled": false}), json!({"groups": []}), json!({"groups": ["ops", "all"]})] {
+        house.shelf.put(api_tokens::GROUP, api_tokens::USERS, person(changed.clone()));
+        assert!(!house.authenticator.is_still(&came), "{changed}");
+    }
+    house.shelf.put(api_tokens::GROUP, api_tokens::USERS, person(json!({})));
+    assert!(house.authenticator.is_still(&came));
+    let mut disabled = token;
+    disabled["enabled"] = json!(false);
+    house.shelf.put(api_tokens::GROUP, api_tokens::TOKENS, disabled);
+    assert!(!house.authenticator.is_still(&came), "as a logout leaves it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_has_the_originals_claims() {
     let house = house();
     let pod = BoundObject::Pod { name: "p".into(), uid: "pu".into(), node: Some(("n".into(), "nu".into())) };

@@ -52,6 +52,9 @@ impl LocalUsers {
             return Err(ChangeError::User(WeakPassword::SameAsCurrent.into()));
         }
         check_strength(&username, new).map_err(UserError::from)?;
+        // Before, so that who is cut off in between is not left with a new password and somebody else's sessions; and
+        // after, for those who came in meanwhile.
+        self.end_sessions(id, session).await.map_err(UserError::from)?;
         self.store_password(&*self.by_id(id)?, new).await?;
         self.end_sessions(id, session).await.map_err(UserError::from)?;
         Ok(self.ask_for_a_change(id, false).await.map_err(UserError::from)?)
@@ -66,6 +69,7 @@ impl LocalUsers {
     ) -> Result<(), UserError> {
         let user = self.by_id(id)?;
         check_strength(text(&user, "/username"), password)?;
+        self.end_sessions(id, "").await?;
         self.store_password(&user, password).await?;
         self.end_sessions(id, "").await?;
         Ok(self.ask_for_a_change(id, must_change_password).await?)

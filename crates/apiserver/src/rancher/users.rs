@@ -215,7 +215,16 @@ impl ApiServer {
             let why = "Your own password is changed by the action changepassword, with the current one";
             return Err(ApiError::senseless(why));
         }
-        self.user_for(asked, name).await?;
+        let user = self.user_for(asked, name).await?;
+        // Who signs in as somebody is in all of their groups, which who only acts as them is not.
+        for group in texts(&user, "/groups") {
+            if !self.may(asked.user, "impersonate", "", "groups", &group) {
+                let why = format!(
+                    "its user is in the group {group:?}: to set the password one must be allowed to impersonate the group"
+                );
+                return Err(ApiError::refused(NAMED, name, why));
+            }
+        }
         let new = asked.text("newPassword");
         self.users()
             .set_password(name, new, false)

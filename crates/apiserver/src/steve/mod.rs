@@ -22,7 +22,7 @@ pub mod refusal;
 mod resource;
 pub mod rights;
 mod schemas;
-mod subscribe;
+pub mod subscribe;
 
 use std::{fmt, sync::Arc};
 

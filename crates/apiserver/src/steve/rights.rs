@@ -76,6 +76,11 @@ impl Rights {
         Rights { server: server.clone(), user: user.clone() }
     }
 
+    /// Whether what its user came in with still holds: for what goes on after the request that it came with.
+    pub fn are_still_somebodys(&self) -> bool {
+        self.server.authenticator.is_still(&self.user)
+    }
+
     pub fn may(&self, request: &ResourceRequest) -> bool {
         let attributes = Attributes {
             verb: request.verb.as_str(),

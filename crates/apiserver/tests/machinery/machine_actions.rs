@@ -384,3 +384,24 @@ async fn a_machine_becomes_again_what_a_snapshot_says() {
     let (code, why) = refused(&house, "restore", json!({"name": "r", "backupName": "none"})).await;
     assert_eq!((code, why.contains("does not exist")), (422, true), "{why}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn disks_go_with_the_deletion_that_named_them_and_with_no_other() {
+    let (house, _) = house().await;
+    house.post(CLAIMS, claim("data")).await.ok();
+    let mut kept = with_claim(machine("m"), "data");
+    kept["metadata"]["finalizers"] = json!(["example.com/kept"]);
+    house.post(MACHINES, kept).await.ok();
+    let noted =
+        |vm: &Value| vm["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"].clone();
+    house.delete(&format!("{VM}?removedDisks=disk-0&dryRun=All")).await.ok();
+    assert!(noted(&vm(&house).await).is_null(), "nothing is done, so nothing is noted");
+    // What is left of a deletion that came to nothing.
+    let left =
+        json!({"metadata": {"annotations": {"harvesterhci.io/removedPersistentVolumeClaims": "data"}}});
+    house.patch(&format!("{MACHINES}/m"), "merge-patch", left).await.ok();
+    house.delete(VM).await.ok();
+    let going = vm(&house).await;
+    assert!(!going["metadata"]["deletionTimestamp"].is_null());
+    assert!(noted(&going).is_null(), "no disk was named this time");
+}

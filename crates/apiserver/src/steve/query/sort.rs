@@ -12,7 +12,33 @@ use crate::{request::Query, status::ApiError};
 pub struct Sort(Vec<(Field, bool)>);
 
 /// What an object is sorted by.
-pub type Key = Vec<String>;
+pub type Key = Vec<Part>;
+
+/// One field's part in it: numbers as numbers, before everything else as text.
+#[derive(Clone, Debug)]
+pub enum Part {
+    Number(f64),
+    Text(String),
+}
+
+impl Part {
+    fn read(text: String) -> Self {
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Part::Number(number),
+            _ => Part::Text(text),
+        }
+    }
+
+    /// A whole order: none that is sometimes one of numbers and sometimes one of texts, which sorting does not take.
+    fn compare(&self, other: &Part) -> Ordering {
+        match (self, other) {
+            (Part::Number(one), Part::Number(other)) => one.total_cmp(other),
+            (Part::Text(one), Part::Text(other)) => one.cmp(other),
+            (Part::Number(_), Part::Text(_)) => Ordering::Less,
+            (Part::Text(_), Part::Number(_)) => Ordering::Greater,
+        }
+    }
+}
 
 impl Sort {
     pub fn read(query: &Query) -> Result<Self, ApiError> {
@@ -35,24 +61,16 @@ impl Sort {
     }
 
     pub fn key(&self, object: &Value) -> Key {
-        self.0.iter().map(|(field, _)| field.texts(object).join("|")).collect()
+        self.0.iter().map(|(field, _)| Part::read(field.texts(object).join("|"))).collect()
     }
 
     pub fn compare(&self, one: &Key, other: &Key) -> Ordering {
         let each = self.0.iter().zip(one.iter().zip(other));
         let orders = each.map(|((_, descending), (one, other))| {
-            let order = compare(one, other);
+            let order = one.compare(other);
             if *descending { order.reverse() } else { order }
         });
         orders.fold(Ordering::Equal, Ordering::then)
-    }
-}
-
-/// Numbers as numbers, everything else as text.
-fn compare(one: &str, other: &str) -> Ordering {
-    match (one.parse::<f64>(), other.parse::<f64>()) {
-        (Ok(one), Ok(other)) => one.total_cmp(&other),
-        _ => one.cmp(other),
     }
 }
 
@@ -85,6 +103,17 @@ mod tests {
         assert_eq!(sorted("sort=group&sort=-n", &objects), ["d", "c", "a", "b"]);
         assert_eq!(sorted("", &objects), ["a", "b", "c", "d"]);
         assert_eq!(sorted("sort=absent", &objects), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn names_that_are_numbers_and_names_that_are_not_have_one_order() {
+        let names = ["9", "10", "1x", "2", "inf", "nan", "1e5", "", "x", "-3"];
+        let objects: Vec<Value> = (0..60).map(|n| json!({"n": names[n * 7 % names.len()]})).collect();
+        let once = sorted("sort=n", &objects);
+        let turned: Vec<Value> = objects.iter().rev().cloned().collect();
+        assert_eq!(once, sorted("sort=n", &turned));
+        assert_eq!(once[0], "-3");
+        assert_eq!(once[59], "x");
     }
 
     #[test]

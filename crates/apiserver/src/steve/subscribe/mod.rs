@@ -10,6 +10,7 @@
 //! is still known when they come back, and is told when that is not everything.
 
 mod event;
+mod room;
 mod session;
 mod subscription;
 
@@ -17,6 +18,7 @@ use http::{HeaderValue, Method, header, request::Parts};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
+pub use self::room::Room;
 use self::session::Session;
 use super::{errand::Errands, object::Base, rights::Rights};
 use crate::{
@@ -51,7 +53,7 @@ impl ApiServer {
         let Some(upgrade) = parts.extensions.remove::<OnUpgrade>() else {
             return Err(ApiError::bad_request("a WebSocket needs a connection of its own, over HTTP/1.1"));
         };
-        let permit = self.nodes.room_for_a_stream()?;
+        let permit = self.subscribers.enter(&rights.user.name)?;
         let errands = Errands::new(self, &rights.user, trail.behind());
         let session = Session::new(self, errands, base, rights);
         let (until_end, ending) = UntilEnd::new();

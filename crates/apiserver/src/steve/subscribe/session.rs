@@ -6,7 +6,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    SinkExt, StreamExt,
+    future::{AbortHandle, Abortable, BoxFuture},
+    stream::FuturesUnordered,
+};
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -48,10 +52,9 @@ pub struct Session {
     errands: Errands,
     base: Base,
     rights: Rights,
-    /// The number of each subscription that is under way, by its key. One that was stopped has none, and is let go of
-    /// when it is heard of again.
-    open: BTreeMap<String, u64>,
-    turns: FuturesUnordered<Turn>,
+    /// The number of each subscription that is under way, by its key, and what lets go of its watches when it is stopped.
+    open: BTreeMap<String, (u64, AbortHandle)>,
+    turns: FuturesUnordered<Abortable<Turn>>,
     next_number: u64,
 }
 
@@ -107,6 +110,9 @@ impl Session {
                     if heard.elapsed() > SILENCE {
                         return Err(Gone);
                     }
+                    if !self.rights.are_still_somebodys() {
+                        return Err(Gone);
+                    }
                     send(socket, Message::Ping(Bytes::new())).await?;
                     say(socket, &ping(KUBERNETES_VERSION)).await?;
                 }
@@ -119,8 +125,11 @@ impl Session {
                         Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
                     }
                 }
-                Some((key, number, subscription, said)) = self.turns.next(), if !self.turns.is_empty() => {
-                    self.pass_on(socket, key, number, subscription, said).await?;
+                Some(turn) = self.turns.next(), if !self.turns.is_empty() => {
+                    // Nothing comes of one that was stopped.
+                    if let Ok((key, number, subscription, said)) = turn {
+                        self.pass_on(socket, key, number, subscription, said).await?;
+                    }
                 }
             }
         }
@@ -138,10 +147,13 @@ impl Session {
         };
         let key = wish.key();
         if wish.stop {
-            return match self.open.remove(&key) {
-                Some(_) => say(socket, &wish.event("resource.stop")).await,
-                None => Ok(()),
-            };
+            let Some((_, letting_go)) = self.open.remove(&key) else { return Ok(()) };
+            letting_go.abort();
+            return say(socket, &wish.event("resource.stop")).await;
+        }
+        // A session that ended, a token that was taken back: nothing more is begun with it.
+        if !self.rights.are_still_somebodys() {
+            return Err(Gone);
         }
         if self.open.contains_key(&key) {
             return Ok(());
@@ -156,7 +168,6 @@ impl Session {
             Ok(subscription) => {
                 say(socket, &wish.event("resource.start")).await?;
                 self.next_number += 1;
-                self.open.insert(key.clone(), self.next_number);
                 self.listen(key, self.next_number, Box::new(subscription));
                 Ok(())
             }
@@ -177,7 +188,7 @@ impl Session {
         said: Said,
     ) -> Result<(), Gone> {
         // Stopped meanwhile.
-        if self.open.get(&key) != Some(&number) {
+        if self.open.get(&key).map(|(open, _)| *open) != Some(number) {
             return Ok(());
         }
         match said {
@@ -196,8 +207,10 @@ impl Session {
         Ok(())
     }
 
-    fn listen(&self, key: String, number: u64, mut subscription: Box<Subscription>) {
-        self.turns.push(Box::pin(async move {
+    fn listen(&mut self, key: String, number: u64, mut subscription: Box<Subscription>) {
+        let (letting_go, registration) = AbortHandle::new_pair();
+        self.open.insert(key.clone(), (number, letting_go));
+        let turn: Turn = Box::pin(async move {
             let said = loop {
                 if !subscription.is_still_allowed() {
                     break Said::Over(Some("it may no longer be watched".into()));
@@ -207,7 +220,8 @@ impl Session {
                 }
             };
             (key, number, subscription, said)
-        }));
+        });
+        self.turns.push(Abortable::new(turn, registration));
     }
 }
 

@@ -90,6 +90,9 @@ impl Subscription {
             return true;
         }
         self.allowed_until = Instant::now() + RIGHTS_EVERY;
+        if !self.rights.are_still_somebodys() {
+            return false;
+        }
         let errands = errands_of(&self.served, &self.rights, &self.wish);
         let may = |errand: &Errand| self.rights.may(&errand.request);
         errands.is_ok_and(|errands| errands.len() >= self.begun && errands.iter().all(may))
