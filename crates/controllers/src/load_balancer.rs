@@ -171,7 +171,11 @@ impl Balancers {
         Ok(Look {
             balancer,
             pools,
-            blocked: of_machines.iter().flat_map(|pool| Block::of_machines(&pool.spec)).collect(),
+            blocked: of_machines
+                .iter()
+                .flat_map(|pool| Block::of_machines(&pool.spec))
+                .chain(nodes.iter().flat_map(|node| Block::of_node(node)))
+                .collect(),
             nodes: nodes.iter().map(|node| candidate(node, &balancers)).collect(),
             backends,
         })

@@ -3,7 +3,7 @@
 //! - Whoever has an address keeps it; whoever had one gets it back while nobody else took it.
 //! - Otherwise the next free one after the one given out last, round and round, and those that somebody had last of all, so
 //!   that one that was given back rests as long as the pool allows.
-//! - Never the gateway of a range, nor what machines may get.
+//! - Never the gateway of a range, nor what machines may get, nor what nodes have.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use k8s_openapi::api::core::v1::Node;
 use sheaf_resources::kinds::{
     harvester_condition::set_condition,
     ip_pool::{Cidr, IpPoolSpec},
@@ -55,8 +56,17 @@ impl Block {
             except: config.pool.exclude.iter().filter_map(|address| address.parse().ok()).collect(),
         };
         let own = [&config.router, &config.server_ip].into_iter().filter_map(|address| address.parse().ok());
-        let own = own.map(|address| Block { first: address, last: address, except: BTreeSet::new() });
-        own.chain([given]).collect()
+        own.map(Block::single).chain([given]).collect()
+    }
+
+    /// The addresses that a node has of its own.
+    pub fn of_node(node: &Node) -> Vec<Block> {
+        let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        addresses.filter_map(|address| address.address.parse().ok()).map(Block::single).collect()
+    }
+
+    fn single(address: Ipv4Addr) -> Block {
+        Block { first: address, last: address, except: BTreeSet::new() }
     }
 
     pub fn contains(&self, address: Ipv4Addr) -> bool {
@@ -152,8 +162,7 @@ impl Pool {
 
     /// What somebody has.
     pub fn given(&self) -> Vec<Block> {
-        let single = |address: &Ipv4Addr| Block { first: *address, last: *address, except: BTreeSet::new() };
-        self.allocated.keys().map(single).collect()
+        self.allocated.keys().copied().map(Block::single).collect()
     }
 
     /// Everybody who has an address.

@@ -28,6 +28,8 @@ impl ResourceActions for Namespaces {
 
     async fn act(&self, call: &ActionCall<'_>) -> Result<Outcome, ApiError> {
         let limit = |bytes: Option<i64>| json!({"namespaceTotalSnapshotSizeQuota": bytes.unwrap_or(0)});
-        snapshot_quota::act(call, call.object_name, limit).await
+        snapshot_quota::act(call, call.object_name, limit).await?;
+        // Answered with something, where other actions are answered with nothing: so clients know it.
+        Ok(Outcome::Answer(json!({})))
     }
 }

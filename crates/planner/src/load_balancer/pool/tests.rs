@@ -35,6 +35,15 @@ fn addresses_are_given_one_after_the_other_through_all_ranges_and_around() {
 }
 
 #[test]
+fn nobody_gets_the_address_of_a_node() {
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}, "status": {"addresses": [
+        {"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.1.0.2"}]}}))
+    .unwrap();
+    let blocked = Block::of_node(&node);
+    assert_eq!(small().allocate("d/a", &blocked), Ok(ip("10.1.0.3")));
+}
+
+#[test]
 fn who_had_an_address_gets_it_back() {
     let mut pool = small();
     pool.allocate("d/a", &[]).unwrap();
