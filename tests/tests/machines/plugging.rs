@@ -208,6 +208,8 @@ fn an_interface_processors_and_memory_come_to_a_machine_that_runs() {
     let (_, mut serial) = start(farm, "gains", 4, |vm| {
         vm["metadata"]["annotations"]["harvesterhci.io/enableCPUAndMemoryHotplug"] = json!("true");
         vm["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"sockets": 1});
+        // What is plugged in is administered in what was there, which must be enough for both.
+        vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = json!("256Mi");
     });
     let taps = farm.taps().len();
     change(farm, "gains", |spec| {
@@ -220,7 +222,7 @@ fn an_interface_processors_and_memory_come_to_a_machine_that_runs() {
             .unwrap()
             .push(json!({"name": "late", "multus": {"networkName": "late"}}));
         spec["domain"]["cpu"]["sockets"] = json!(2);
-        spec["domain"]["memory"]["guest"] = json!("256Mi");
+        spec["domain"]["memory"]["guest"] = json!("384Mi");
     });
     let instance = patience::until("the interface to be told with its address", || {
         farm.instance("gains").filter(|instance| {
@@ -240,7 +242,7 @@ fn an_interface_processors_and_memory_come_to_a_machine_that_runs() {
     serial.runs("until echo 1 >/sys/devices/system/cpu/cpu1/online; do sleep 0.1; done 2>/dev/null");
     patience::until("processors and memory to be told", || {
         let status = farm.instance("gains")?["status"].clone();
-        (status["currentCPUTopology"]["sockets"] == 2 && status["memory"]["guestCurrent"] == "256Mi")
+        (status["currentCPUTopology"]["sockets"] == 2 && status["memory"]["guestCurrent"] == "384Mi")
             .then_some(())
     });
     let path = format!("{INSTANCES}/gains");
