@@ -174,8 +174,8 @@ def watches_outlive_the_server(namespace, forgetful):
     versions = follower.versions
     holds("and no version twice", len(set(versions)) == len(versions), versions)
     if said.strip() == "killed":
-        broken = (writer.broken, follower.broken)
-        holds("although writes and watches were broken off", all(broken), broken)
+        # A watch is always there to be broken off. Whether a write is just under way is chance.
+        holds("although the watch was broken off", follower.broken > 0, (writer.broken, follower.broken))
 
     core = client.CoreV1Api()
     total = sum(len(events) for events in wanted.values())
