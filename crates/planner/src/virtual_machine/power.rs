@@ -14,7 +14,7 @@ use sheaf_resources::kinds::{
     virtual_machine_instance::{VirtualMachineInstance, status::Phase},
 };
 
-use super::uid_of;
+use super::{status::is_done, uid_of};
 
 /// What to write. Each part is written on the condition that it is still as it was read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,16 +66,20 @@ pub fn start(
         |instance: &VirtualMachineInstance| vec![StateChangeRequest::stop(&uid_of(instance)), start.clone()];
     let strategy = vm.run_strategy();
     match (strategy, instance, phase) {
-        (RunStrategy::Halted, _, _) if paused => ask(vm, vec![start]),
+        (RunStrategy::Halted, _, _) if paused => ask(vm, instance, vec![start]),
         (RunStrategy::Halted, _, _) => {
             Ok(Change { run_strategy: Some(RunStrategy::Always), ..Change::default() })
         }
         (RunStrategy::RerunOnFailure, _, Some(Phase::Failed)) => {
             conflict("RerunOnFailure does not support starting VM from failed state")
         }
-        (RunStrategy::RerunOnFailure, Some(instance), Some(Phase::Succeeded)) => ask(vm, again(instance)),
-        (RunStrategy::Manual, Some(instance), Some(phase)) if phase.is_final() => ask(vm, again(instance)),
-        (RunStrategy::RerunOnFailure | RunStrategy::Manual, _, _) => ask(vm, vec![start]),
+        (RunStrategy::RerunOnFailure, Some(instance), Some(Phase::Succeeded)) => {
+            ask(vm, Some(instance), again(instance))
+        }
+        (RunStrategy::Manual, Some(instance), Some(phase)) if phase.is_final() => {
+            ask(vm, Some(instance), again(instance))
+        }
+        (RunStrategy::RerunOnFailure | RunStrategy::Manual, _, _) => ask(vm, instance, vec![start]),
         (RunStrategy::Always | RunStrategy::Once, _, _) => {
             conflict(format!("{strategy} does not support manual start requests"))
         }
@@ -104,10 +108,10 @@ pub fn stop(
             if grace_period_secs.is_none_or(|seconds| before.is_some_and(|before| seconds >= before)) {
                 return conflict("Halted only supports manual stop requests with a shorter graceperiod");
             }
-            ask(vm, vec![StateChangeRequest::stop(&uid_of(instance))])?
+            ask(vm, live, vec![StateChangeRequest::stop(&uid_of(instance))])?
         }
         (RunStrategy::RerunOnFailure | RunStrategy::Manual, Some(instance)) => {
-            ask(vm, vec![StateChangeRequest::stop(&uid_of(instance))])?
+            ask(vm, live, vec![StateChangeRequest::stop(&uid_of(instance))])?
         }
     };
     change.grace_period_secs = shorter;
@@ -142,15 +146,22 @@ pub fn restart(
         (RunStrategy::Always | RunStrategy::RerunOnFailure | RunStrategy::Manual, Some(instance)) => {
             let requests =
                 vec![StateChangeRequest::stop(&uid_of(instance)), StateChangeRequest::start(false)];
-            Ok(Change { grace_period_secs, ..ask(vm, requests)? })
+            Ok(Change { grace_period_secs, ..ask(vm, Some(instance), requests)? })
         }
     }
 }
 
-/// A stop by itself replaces what was asked for before; anything else waits its turn.
-fn ask(vm: &VirtualMachine, requests: Vec<StateChangeRequest>) -> Result<Change, Refusal> {
+/// A stop by itself replaces what was asked for before; anything else waits its turn. What is
+/// done already but still written down is nothing to wait for: the instance of a stopped machine
+/// is gone a moment before its request is, and that moment is when people start it again.
+fn ask(
+    vm: &VirtualMachine,
+    instance: Option<&VirtualMachineInstance>,
+    requests: Vec<StateChangeRequest>,
+) -> Result<Change, Refusal> {
     let only_stop = matches!(requests.as_slice(), [only] if only.action == STOP);
-    if !vm.status.state_change_requests.is_empty() && !only_stop {
+    let all_are_done = vm.status.state_change_requests.iter().all(|request| is_done(request, instance));
+    if !all_are_done && !only_stop {
         return Err(Refusal::Underway("unable to complete request: stop/start already underway".into()));
     }
     Ok(Change { requests: Some(requests), ..Change::default() })

@@ -75,7 +75,7 @@ fn note_requests(
     }
 }
 
-fn is_done(request: &StateChangeRequest, instance: Option<&VirtualMachineInstance>) -> bool {
+pub(super) fn is_done(request: &StateChangeRequest, instance: Option<&VirtualMachineInstance>) -> bool {
     match (request.action.as_str(), instance) {
         // A stop that does not say of what, or of an instance that is no more, is over.
         (STOP, None) => true,

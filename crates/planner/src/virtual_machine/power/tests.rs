@@ -102,8 +102,23 @@ fn one_request_at_a_time_except_a_stop() {
     let mut vm = machine(RunStrategy::Manual);
     vm.status.state_change_requests = vec![StateChangeRequest::start(false)];
     assert!(matches!(start(&vm, None, false), Err(Refusal::Underway(_))));
-    assert!(matches!(restart(&vm, Some(&running), None), Err(Refusal::Underway(_))));
+    let over = instance(Phase::Succeeded);
+    assert!(matches!(restart(&vm, Some(&over), None), Err(Refusal::Underway(_))));
     assert_eq!(actions(stop(&vm, Some(&running), None)), ["Stop"]);
+}
+
+#[test]
+fn a_stop_that_is_done_but_still_written_down_keeps_nobody_from_starting() {
+    let running = instance(Phase::Running);
+    for strategy in [RunStrategy::Manual, RunStrategy::RerunOnFailure] {
+        let mut vm = machine(strategy);
+        vm.status.state_change_requests = stop(&vm, Some(&running), None).unwrap().requests.unwrap();
+        assert_eq!(actions(start(&vm, None, false)), ["Start"], "{strategy}: its instance is gone");
+        let mut over = instance(Phase::Succeeded);
+        over.metadata.uid = running.metadata.uid.clone();
+        let refused = start(&vm, Some(&over), false);
+        assert!(matches!(refused, Err(Refusal::Underway(_))), "{strategy}: not gone yet");
+    }
 }
 
 #[test]
