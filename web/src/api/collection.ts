@@ -1,0 +1,154 @@
+// A collection that is kept true by events: listed once, and from then on told what changes.
+//
+//   loading --list--> live --connection lost--> stale --list again--> live
+//                       \--refused--> failed
+//
+// Events come in bursts (a thousand machines start), so what they change is shown a few times a second and not at each.
+
+import { computed, type ComputedRef, type Ref, ref, type ShallowRef, shallowRef } from "vue";
+
+import { get, Refusal, told } from "./http";
+import { addressOf, type Thing } from "./objects";
+import type { Listener, Said, Subscriptions, Wish } from "./socket";
+
+/** Milliseconds between two changes of what is shown. */
+const PACE = 100;
+/** And between two tries to list what cannot be listed. */
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 15_000;
+
+export type Standing = "loading" | "live" | "stale" | "failed";
+
+interface Listed<T> {
+  data: T[] | null;
+  revision: string;
+}
+
+export class Collection<T extends Thing = Thing> implements Listener {
+  readonly standing: Ref<Standing> = ref("loading");
+  /** Why it failed, or why it is stale. */
+  readonly failure = ref("");
+  /** By id. Another map after each change, with the same objects where nothing changed. */
+  readonly byId: ShallowRef<ReadonlyMap<string, T>> = shallowRef(new Map());
+  readonly all: ComputedRef<T[]> = computed(() => [...this.byId.value.values()]);
+
+  /** Ahead of what is shown. */
+  private things = new Map<string, T>();
+  private users = 0;
+  private remove: (() => void) | undefined;
+  private listing: AbortController | undefined;
+  private wait = FIRST_WAIT;
+  private again: ReturnType<typeof setTimeout> | undefined;
+  private shown: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly wish: Wish,
+    private readonly subscriptions: Subscriptions,
+    private readonly list: (path: string, signal: AbortSignal) => Promise<Listed<T>> = get,
+  ) {}
+
+  /** Somebody looks at it, until they call what is answered. */
+  use(): () => void {
+    this.users += 1;
+    if (this.users === 1) this.remove = this.subscriptions.add(this.wish, this);
+    let mine = true;
+    return () => {
+      if (!mine) return;
+      mine = false;
+      this.users -= 1;
+      if (this.users === 0) this.rest();
+    };
+  }
+
+  get isUsed() {
+    return this.users > 0;
+  }
+
+  begin() {
+    clearTimeout(this.again);
+    if (this.standing.value === "live") this.standing.value = "stale";
+    void this.load();
+  }
+
+  hear(said: Said) {
+    const thing = said.data as T;
+    switch (said.name) {
+      case "resource.create":
+      case "resource.change":
+        this.things.set(thing.id, thing);
+        return this.show();
+      case "resource.remove":
+        this.things.delete(thing.id);
+        return this.show();
+      case "resource.error":
+        this.failure.value = (said.data as { error?: string } | undefined)?.error ?? "";
+        return;
+      case "resource.stop":
+        // Watches end by themselves, too: what was missed is found by listing.
+        if (this.users > 0) this.retry();
+    }
+  }
+
+  private async load() {
+    this.listing?.abort();
+    const listing = new AbortController();
+    this.listing = listing;
+    try {
+      const listed = await this.list(this.path(), listing.signal);
+      if (this.listing !== listing) return;
+      const before = this.things;
+      const now = new Map<string, T>();
+      for (const thing of listed.data ?? []) {
+        const known = before.get(thing.id);
+        const isSame = known !== undefined && known.metadata.resourceVersion === thing.metadata.resourceVersion;
+        now.set(thing.id, isSame && known.metadata.uid === thing.metadata.uid ? known : thing);
+      }
+      this.things = now;
+      this.byId.value = new Map(now);
+      this.standing.value = "live";
+      this.failure.value = "";
+      this.wait = FIRST_WAIT;
+      this.subscriptions.listen(this.wish, listed.revision);
+    } catch (why) {
+      if (this.listing !== listing) return;
+      this.failure.value = told(why);
+      // What nobody may list stays so; what is not served does, too.
+      const isFinal = why instanceof Refusal && [401, 403, 404].includes(why.status);
+      this.standing.value = isFinal ? "failed" : this.standing.value === "loading" ? "loading" : "stale";
+      if (!isFinal) this.retry();
+    }
+  }
+
+  private retry() {
+    clearTimeout(this.again);
+    this.again = setTimeout(() => this.begin(), this.wait);
+    this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+  }
+
+  private show() {
+    this.shown ??= setTimeout(() => {
+      this.shown = undefined;
+      this.byId.value = new Map(this.things);
+    }, PACE);
+  }
+
+  private rest() {
+    this.remove?.();
+    this.remove = undefined;
+    this.listing?.abort();
+    this.listing = undefined;
+    clearTimeout(this.again);
+    if (this.standing.value === "live") this.standing.value = "stale";
+  }
+
+  private path(): string {
+    const { resourceType, namespace, id, selector } = this.wish;
+    const query = new URLSearchParams({ exclude: "metadata.managedFields" });
+    if (selector) query.set("labelSelector", selector);
+    if (!id) return `${addressOf(resourceType, namespace)}?${query}`;
+    const [first, second] = id.split("/");
+    const isNamespaced = second !== undefined;
+    query.set("fieldSelector", `metadata.name=${isNamespaced ? second : first}`);
+    return `${addressOf(resourceType, isNamespaced ? first : "")}?${query}`;
+  }
+}

@@ -1,0 +1,67 @@
+// Who is signed in on this page.
+
+import { computed, ref, shallowRef } from "vue";
+
+import { get, onSessionEnd, post, Refusal } from "./http";
+
+export interface Person {
+  id: string;
+  username: string;
+  name: string;
+  mustChangePassword: boolean;
+}
+
+interface Users {
+  data: { id: string; username: string; name?: string; mustChangePassword?: boolean }[];
+}
+
+export const person = shallowRef<Person>();
+/** Somebody was signed in, and is no more, without having said so. */
+export const hasExpired = ref(false);
+export const isSignedIn = computed(() => person.value !== undefined);
+
+onSessionEnd(() => {
+  if (person.value === undefined) return;
+  hasExpired.value = true;
+  person.value = undefined;
+});
+
+/** Finds out whether this browser is signed in already. */
+export async function look(): Promise<void> {
+  try {
+    const users = await get<Users>("/v3/users?me=true");
+    const me = users.data[0];
+    person.value = me && {
+      id: me.id,
+      username: me.username,
+      name: me.name || me.username,
+      mustChangePassword: me.mustChangePassword === true,
+    };
+  } catch (why) {
+    if (!(why instanceof Refusal)) throw why;
+    person.value = undefined;
+  }
+}
+
+export async function signIn(username: string, password: string): Promise<void> {
+  const login = { username, password, responseType: "cookie", description: "console" };
+  await post("/v3-public/localProviders/local?action=login", login);
+  await look();
+  hasExpired.value = false;
+}
+
+export async function signOut(): Promise<void> {
+  try {
+    await post("/v3/tokens?action=logout");
+  } finally {
+    person.value = undefined;
+    hasExpired.value = false;
+  }
+}
+
+/** A new password ends every session, this one too: it is begun again with the new one. */
+export async function changePassword(currentPassword: string, newPassword: string): Promise<void> {
+  const username = person.value?.username ?? "";
+  await post("/v3/users?action=changepassword", { currentPassword, newPassword });
+  await signIn(username, newPassword);
+}

@@ -1,0 +1,39 @@
+// Images of disks.
+
+import type { Condition, Thing } from "@/api/objects";
+import { conditionOf } from "@/api/objects";
+import type { Tone } from "@/parts/tone";
+
+export interface ImageSpec {
+  displayName: string;
+  sourceType: string;
+  url?: string;
+  checksum?: string;
+  description?: string;
+}
+
+export interface ImageStatus {
+  progress?: number;
+  size?: number;
+  virtualSize?: number;
+  storageClassName?: string;
+  conditions?: Condition[];
+}
+
+export type Image = Thing<ImageSpec, ImageStatus>;
+
+export const isImported = (image: Image) => conditionOf(image, "Imported")?.status === "True";
+export const isDisc = (image: Image) => image.metadata.labels?.["harvesterhci.io/image-type"] === "iso" || /\.iso(\.\w+)?$/i.test(image.spec.url ?? image.spec.displayName);
+
+/** What went wrong with it, in the server's words. */
+export function failureOf(image: Image): string {
+  const imported = conditionOf(image, "Imported");
+  const limit = conditionOf(image, "RetryLimitExceeded");
+  if (limit?.status === "True") return limit.message || imported?.message || "";
+  return imported?.status === "False" ? (imported.message ?? "") : "";
+}
+
+export function toneOfImage(image: Image): Tone {
+  if (isImported(image)) return "good";
+  return failureOf(image) !== "" ? "bad" : "busy";
+}

@@ -1,0 +1,47 @@
+// What can be done with a machine: what the server offers, in the order and the words of people.
+
+import { ask, post, told } from "@/api/http";
+import { addressOf, types } from "@/api/objects";
+import { claimsOf, type VirtualMachine } from "@/kinds/virtual-machine";
+import type { MenuItem } from "@/parts/ActionMenu.vue";
+import { complain, say } from "@/parts/toasts";
+import { words } from "@/words";
+
+/** Those that need nothing but to be asked for; the rest have a form or a page of their own. */
+export const simple = ["start", "stop", "forceStop", "restart", "softreboot", "pause", "unpause", "dismissInsufficientResourceQuota"] as const;
+export type Simple = (typeof simple)[number];
+export const withForm = ["snapshot", "restore", "clone", "createTemplate", "cpuAndMemoryHotplug", "addVolume", "addNic", "ejectCdRom"] as const;
+
+export const isSimple = (action: string): action is Simple => (simple as readonly string[]).includes(action);
+const isKnown = (action: string) => isSimple(action) || (withForm as readonly string[]).includes(action);
+
+export function menuOf(vm: VirtualMachine): MenuItem[] {
+  const offered = Object.keys(vm.actions ?? {}).filter(isKnown);
+  const order = [...simple, ...withForm] as string[];
+  offered.sort((one, other) => order.indexOf(one) - order.indexOf(other));
+  const items: MenuItem[] = offered.map((key) => ({ key, title: words.vms.actions[key as keyof typeof words.vms.actions] }));
+  if (vm.links.remove) items.push({ key: "delete", title: words.common.delete, danger: true });
+  return items;
+}
+
+/** Does it to every one that offers it, and says of whom it was refused. */
+export async function act(action: Simple, vms: VirtualMachine[]): Promise<void> {
+  const title = words.vms.actions[action];
+  const able = vms.filter((vm) => vm.actions?.[action]);
+  const results = await Promise.allSettled(able.map((vm) => post(`${addressOf(types.virtualMachine, vm.id)}?action=${action}`)));
+  const done: string[] = [];
+  results.forEach((result, index) => {
+    const name = able[index]?.metadata.name ?? "";
+    if (result.status === "fulfilled") done.push(name);
+    else complain(words.common.failed(title, name, told(result.reason)));
+  });
+  if (done.length > 0) say(words.common.done(title, done.length > 3 ? words.vms.count(done.length) : done.join(", ")));
+}
+
+/** `disks` go with it; all others stay. */
+export async function removeMachine(vm: VirtualMachine, disks: string[]): Promise<void> {
+  const query = new URLSearchParams(disks.map((disk) => ["removedDisks", disk]));
+  await ask("DELETE", `${addressOf(types.virtualMachine, vm.id)}${disks.length > 0 ? `?${query}` : ""}`);
+}
+
+export const disksOf = (vm: VirtualMachine) => claimsOf(vm);

@@ -1,0 +1,320 @@
+// A machine before it is made. The object is the truth; what the form shows is read from it and written into it, so that whatever
+// somebody adds in the YAML beside the form stays, and the form follows.
+
+import { parseDocument, stringify } from "yaml";
+
+import { CLAIMS, DESCRIPTION, type CloudInit, type Disk, type MachineSpec, SSH_NAMES, type Volume } from "@/kinds/virtual-machine";
+import { quantity } from "@/parts/quantity";
+
+export interface Draft {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string; namespace: string; labels?: Record<string, string>; annotations?: Record<string, string> };
+  spec: MachineSpec;
+}
+
+export interface Image {
+  id: string;
+  storageClass: string;
+  virtualSize: number;
+  isDisc: boolean;
+}
+
+export interface Key {
+  id: string;
+  publicKey: string;
+}
+
+interface Claim {
+  metadata: { name: string; annotations?: Record<string, string> };
+  spec: { accessModes: string[]; volumeMode: string; storageClassName?: string; resources: { requests: { storage: string } } };
+}
+
+const GIB = 2 ** 30;
+const LEAST_DISK_GIB = 10;
+/** More than that does not fit into a machine and goes into a secret beside it. */
+export const INLINE_BYTES = 2048;
+const ROOT = "disk-0";
+const SEED = "cloudinitdisk";
+
+export function fresh(namespace: string): Draft {
+  return {
+    apiVersion: "kubevirt.io/v1",
+    kind: "VirtualMachine",
+    metadata: { name: "", namespace, annotations: {} },
+    spec: {
+      runStrategy: "RerunOnFailure",
+      template: {
+        spec: {
+          evictionStrategy: "LiveMigrateIfPossible",
+          domain: {
+            cpu: { cores: 2, sockets: 1, threads: 1 },
+            devices: {
+              disks: [],
+              interfaces: [{ name: "default", model: "virtio", masquerade: {} }],
+              inputs: [{ name: "tablet", type: "tablet", bus: "usb" }],
+            },
+            resources: { limits: { cpu: "2", memory: "2Gi" } },
+          },
+          networks: [{ name: "default", pod: {} }],
+          volumes: [],
+        },
+      },
+    },
+  };
+}
+
+const inside = (draft: Draft) => draft.spec.template.spec;
+
+/** What is wrong with something that was typed as YAML, before the server is asked. */
+export function misshapen(value: unknown): string | undefined {
+  const draft = value as Partial<Draft> | null;
+  if (typeof draft !== "object" || draft === null) return "it is empty";
+  if (draft.kind !== "VirtualMachine") return "kind must be VirtualMachine";
+  if (typeof draft.metadata !== "object" || draft.metadata === null) return "metadata is missing";
+  if (typeof draft.spec?.template?.spec?.domain?.devices !== "object") return "spec.template.spec.domain.devices is missing";
+  return undefined;
+}
+
+// Name and size.
+
+export function setName(draft: Draft, name: string) {
+  const before = draft.metadata.name;
+  draft.metadata.name = name;
+  const claims = claimsIn(draft);
+  for (const claim of claims) {
+    if (claim.metadata.name !== claimName(before, ROOT)) continue;
+    claim.metadata.name = claimName(name, ROOT);
+    for (const volume of inside(draft).volumes ?? []) {
+      if (volume.persistentVolumeClaim?.claimName === claimName(before, ROOT)) volume.persistentVolumeClaim.claimName = claimName(name, ROOT);
+    }
+  }
+  putClaims(draft, claims);
+  if (inside(draft).hostname === before || inside(draft).hostname === undefined) inside(draft).hostname = name;
+}
+
+export function setCpus(draft: Draft, cpus: number) {
+  const { domain } = inside(draft);
+  domain.cpu = { ...domain.cpu, cores: cpus, sockets: 1, threads: 1 };
+  limits(draft).cpu = String(cpus);
+}
+
+export function setMemory(draft: Draft, mebibytes: number) {
+  limits(draft).memory = mebibytes % 1024 === 0 ? `${mebibytes / 1024}Gi` : `${mebibytes}Mi`;
+  delete inside(draft).domain.memory;
+}
+
+function limits(draft: Draft): Record<string, string> {
+  const { domain } = inside(draft);
+  domain.resources ??= {};
+  return (domain.resources.limits ??= {});
+}
+
+// Its first disk.
+
+const claimName = (machine: string, disk: string) => `${machine}-${disk}`;
+
+function claimsIn(draft: Draft): Claim[] {
+  try {
+    const read: unknown = JSON.parse(draft.metadata.annotations?.[CLAIMS] ?? "[]");
+    return Array.isArray(read) ? (read as Claim[]) : [];
+  } catch {
+    return [];
+  }
+}
+
+function putClaims(draft: Draft, claims: Claim[]) {
+  const annotations = (draft.metadata.annotations ??= {});
+  if (claims.length > 0) annotations[CLAIMS] = JSON.stringify(claims);
+  else delete annotations[CLAIMS];
+}
+
+export const imageOf = (draft: Draft) => claimsIn(draft)[0]?.metadata.annotations?.["harvesterhci.io/imageId"] ?? "";
+
+export function diskSizeOf(draft: Draft): number {
+  const size = quantity(claimsIn(draft)[0]?.spec.resources.requests.storage);
+  return size === undefined ? LEAST_DISK_GIB : Math.ceil(size / GIB);
+}
+
+/** The least that holds what the image has on it. */
+export const leastSize = (image: Image | undefined) => Math.max(1, Math.ceil((image?.virtualSize ?? 0) / GIB));
+
+export function setImage(draft: Draft, image: Image | undefined) {
+  const claims = claimsIn(draft);
+  const had = claims.length > 0;
+  const size = Math.max(had ? diskSizeOf(draft) : LEAST_DISK_GIB, leastSize(image));
+  const root: Claim = {
+    metadata: { name: claims[0]?.metadata.name ?? claimName(draft.metadata.name, ROOT) },
+    spec: { accessModes: ["ReadWriteMany"], volumeMode: "Block", resources: { requests: { storage: `${size}Gi` } } },
+  };
+  if (image !== undefined) {
+    root.metadata.annotations = { "harvesterhci.io/imageId": image.id };
+    root.spec.storageClassName = image.storageClass;
+  }
+  putClaims(draft, [root, ...claims.slice(1)]);
+  const disk: Disk = image?.isDisc ? { name: ROOT, cdrom: { bus: "sata" }, bootOrder: 1 } : { name: ROOT, disk: { bus: "virtio" }, bootOrder: 1 };
+  const volume: Volume = { name: ROOT, persistentVolumeClaim: { claimName: root.metadata.name } };
+  const { devices } = inside(draft).domain;
+  devices.disks = [disk, ...(devices.disks ?? []).filter((one) => one.name !== ROOT)];
+  inside(draft).volumes = [volume, ...(inside(draft).volumes ?? []).filter((one) => one.name !== ROOT)];
+}
+
+export function setDiskSize(draft: Draft, gibibytes: number) {
+  const claims = claimsIn(draft);
+  if (claims[0] === undefined) return;
+  claims[0].spec.resources.requests.storage = `${gibibytes}Gi`;
+  putClaims(draft, claims);
+}
+
+// Its first network card.
+
+/** Empty is the default network. */
+export const networkOf = (draft: Draft) => inside(draft).networks?.[0]?.multus?.networkName ?? "";
+
+export function setNetwork(draft: Draft, network: string) {
+  const { domain, networks = [] } = inside(draft);
+  const name = networks[0]?.name ?? "default";
+  const interfaces = domain.devices.interfaces ?? [];
+  const first = network === "" ? { name, model: "virtio", masquerade: {} } : { name, model: "virtio", bridge: {} };
+  domain.devices.interfaces = [first, ...interfaces.slice(1)];
+  inside(draft).networks = [network === "" ? { name, pod: {} } : { name, multus: { networkName: network } }, ...networks.slice(1)];
+}
+
+// What cloud-init tells the guest.
+
+function seed(draft: Draft): CloudInit | undefined {
+  return inside(draft).volumes?.find((one) => one.cloudInitNoCloud)?.cloudInitNoCloud;
+}
+
+function makeSeed(draft: Draft): CloudInit {
+  const there = seed(draft);
+  if (there) return there;
+  const made: CloudInit = {};
+  (inside(draft).volumes ??= []).push({ name: SEED, cloudInitNoCloud: made });
+  (inside(draft).domain.devices.disks ??= []).push({ name: SEED, disk: { bus: "virtio" } });
+  return made;
+}
+
+function dropEmptySeed(draft: Draft) {
+  const there = seed(draft);
+  if (!there || Object.keys(there).length > 0) return;
+  const volumes = inside(draft).volumes ?? [];
+  const name = volumes.find((one) => one.cloudInitNoCloud === there)?.name;
+  inside(draft).volumes = volumes.filter((one) => one.name !== name);
+  inside(draft).domain.devices.disks = inside(draft).domain.devices.disks?.filter((one) => one.name !== name) ?? [];
+}
+
+export const userDataOf = (draft: Draft) => seed(draft)?.userData ?? "";
+export const networkDataOf = (draft: Draft) => seed(draft)?.networkData ?? "";
+
+function put(draft: Draft, field: "userData" | "networkData", text: string) {
+  if (text !== "") makeSeed(draft)[field] = text;
+  else if (seed(draft)) delete makeSeed(draft)[field];
+  dropEmptySeed(draft);
+}
+
+export const setUserData = (draft: Draft, text: string) => put(draft, "userData", text);
+export const setNetworkData = (draft: Draft, text: string) => put(draft, "networkData", text);
+
+export function keysOf(draft: Draft): string[] {
+  try {
+    const read: unknown = JSON.parse(draft.metadata.annotations?.[SSH_NAMES] ?? "[]");
+    return Array.isArray(read) ? read.filter((one): one is string => typeof one === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+/** The chosen keys are in the user data and named beside it; those that were put there by hand stay. */
+export function setKeys(draft: Draft, chosen: readonly string[], known: readonly Key[]) {
+  const annotations = (draft.metadata.annotations ??= {});
+  if (chosen.length > 0) annotations[SSH_NAMES] = JSON.stringify(chosen);
+  else delete annotations[SSH_NAMES];
+  const ours = new Set(known.map((key) => key.publicKey.trim()));
+  const wanted = known.filter((key) => chosen.includes(key.id)).map((key) => key.publicKey.trim());
+  setUserData(draft, withKeys(userDataOf(draft), ours, wanted));
+}
+
+const HEAD = "#cloud-config";
+
+export function withKeys(userData: string, ours: ReadonlySet<string>, wanted: readonly string[]): string {
+  // A script, or something else that keys cannot be written into.
+  if (userData.trim() !== "" && !userData.startsWith(HEAD)) return userData;
+  const document = parseDocument(userData.slice(HEAD.length));
+  if (document.errors.length > 0) return userData;
+  const read: unknown = document.toJS();
+  const had = (read as { ssh_authorized_keys?: unknown } | null)?.ssh_authorized_keys;
+  const byHand = Array.isArray(had) ? had.filter((one): one is string => typeof one === "string" && !ours.has(one.trim())) : [];
+  const keys = [...byHand, ...wanted];
+  if (keys.length > 0) document.set("ssh_authorized_keys", keys);
+  else if (document.has("ssh_authorized_keys")) document.delete("ssh_authorized_keys");
+  const rest: unknown = document.toJS();
+  const isEmpty = rest === null || (typeof rest === "object" && Object.keys(rest as object).length === 0);
+  return isEmpty ? "" : `${HEAD}\n${document.toString({ lineWidth: 0 })}`;
+}
+
+// Firmware.
+
+export type Firmware = "bios" | "uefi" | "secureBoot";
+
+export function firmwareOf(draft: Draft): Firmware {
+  const efi = inside(draft).domain.firmware?.bootloader?.efi as { secureBoot?: boolean } | undefined;
+  if (efi === undefined) return "bios";
+  return efi.secureBoot === false ? "uefi" : "secureBoot";
+}
+
+export function setFirmware(draft: Draft, firmware: Firmware) {
+  const { domain } = inside(draft);
+  const features = { ...(domain.features as Record<string, unknown> | undefined) };
+  delete features.smm;
+  if (firmware === "bios") delete domain.firmware;
+  else domain.firmware = { ...domain.firmware, bootloader: { efi: { secureBoot: firmware === "secureBoot" } } };
+  if (firmware === "secureBoot") features.smm = { enabled: true };
+  if (Object.keys(features).length > 0) domain.features = features;
+  else delete domain.features;
+}
+
+export const descriptionOf = (draft: Draft) => draft.metadata.annotations?.[DESCRIPTION] ?? "";
+
+export function setDescription(draft: Draft, text: string) {
+  const annotations = (draft.metadata.annotations ??= {});
+  if (text === "") delete annotations[DESCRIPTION];
+  else annotations[DESCRIPTION] = text;
+}
+
+// What is sent.
+
+export interface Made {
+  vm: Draft;
+  /** Of what does not fit into the machine. */
+  secret?: { apiVersion: string; kind: string; metadata: { name: string; namespace: string; labels: Record<string, string> }; stringData: Record<string, string> };
+}
+
+/** The `number`th of `count` machines. */
+export function made(draft: Draft, number: number, count: number): Made {
+  const vm = structuredClone(draft);
+  if (count > 1) {
+    const width = String(count).length;
+    setName(vm, `${draft.metadata.name}-${String(number).padStart(width, "0")}`);
+  }
+  const cloudInit = seed(vm);
+  const { userData = "", networkData = "" } = cloudInit ?? {};
+  const isLarge = [userData, networkData].some((text) => new TextEncoder().encode(text).length > INLINE_BYTES);
+  if (!cloudInit || !isLarge) return { vm };
+  const name = `${vm.metadata.name}-cloud-init`;
+  const stringData: Record<string, string> = {};
+  if (userData !== "") {
+    stringData.userdata = userData;
+    cloudInit.secretRef = { name };
+    delete cloudInit.userData;
+  }
+  if (networkData !== "") {
+    stringData.networkdata = networkData;
+    cloudInit.networkDataSecretRef = { name };
+    delete cloudInit.networkData;
+  }
+  const labels = { "harvesterhci.io/cloud-init-template": "harvester" };
+  return { vm, secret: { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: vm.metadata.namespace, labels }, stringData } };
+}
+
+export const asText = (draft: unknown) => stringify(draft, { lineWidth: 0, aliasDuplicateObjects: false });

@@ -1,0 +1,48 @@
+// The pages and their addresses. Every page but the first two is fetched when it is first gone to.
+
+import { createRouter, createWebHistory, type RouteRecordRaw } from "vue-router";
+
+import { isSignedIn, person } from "./api/session";
+import SignIn from "./pages/SignIn.vue";
+import { words } from "./words";
+
+declare module "vue-router" {
+  interface RouteMeta {
+    title?: string;
+    /** Shown without the frame of menus. */
+    bare?: boolean;
+    /** For people who are not signed in. */
+    open?: boolean;
+  }
+}
+
+const routes: RouteRecordRaw[] = [
+  { path: "/", name: "overview", component: () => import("./pages/overview/OverviewPage.vue"), meta: { title: words.nav.overview } },
+  { path: "/sign-in", name: "sign-in", component: SignIn, meta: { title: words.signIn.title, bare: true, open: true } },
+  { path: "/password", name: "password", component: () => import("./pages/NewPassword.vue"), meta: { title: words.signIn.newTitle, bare: true } },
+  { path: "/vms", name: "vms", component: () => import("./pages/vms/MachineList.vue"), meta: { title: words.nav.virtualMachines } },
+  { path: "/vms/create", name: "vm-create", component: () => import("./pages/vms/MachineCreate.vue"), meta: { title: words.nav.virtualMachines } },
+  { path: "/vms/:namespace/:name/console/:screen(vnc|serial)", name: "vm-console", component: () => import("./pages/vms/MachineConsole.vue"), props: true, meta: { title: words.nav.virtualMachines, bare: true } },
+  { path: "/vms/:namespace/:name/:tab?", name: "vm", component: () => import("./pages/vms/MachinePage.vue"), props: true, meta: { title: words.nav.virtualMachines } },
+  { path: "/images", name: "images", component: () => import("./pages/images/ImageList.vue"), meta: { title: words.nav.images } },
+  { path: "/:rest(.*)*", name: "nowhere", component: () => import("./pages/NowherePage.vue"), meta: { title: words.errors.notFound } },
+];
+
+export const router = createRouter({ history: createWebHistory("/dashboard/"), routes });
+
+router.beforeEach((to) => {
+  if (!isSignedIn.value) return to.meta.open ? true : { name: "sign-in", query: to.fullPath === "/" ? {} : { to: to.fullPath } };
+  if (person.value?.mustChangePassword && to.name !== "password") return { name: "password", query: { to: to.fullPath } };
+  if (to.meta.open) return { name: "overview" };
+  return true;
+});
+
+router.afterEach((to) => {
+  const name = typeof to.params.name === "string" ? `${to.params.name} · ` : "";
+  document.title = `${name}${to.meta.title ?? ""} · ${words.name}`;
+});
+
+/** Where to go on after signing in: a place of ours, whatever the address says. */
+export function goOnTo(to: unknown): string {
+  return typeof to === "string" && to.startsWith("/") && !to.startsWith("//") ? to : "/";
+}
