@@ -16,7 +16,7 @@ use crate::{
     ApiServer, KUBERNETES_VERSION,
     audit::Trail,
     authorization::{self, Decision},
-    body, discovery,
+    body, console, discovery,
     fairness::queues::Seat,
     identity::{PeerCertificate, User, credentials, session_cookie},
     machines,
@@ -102,6 +102,11 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
+        if let Target::Path(path) = target
+            && let Some(answer) = console::answer(parts, path)
+        {
+            return answer;
+        }
         if let Target::Path(path) = target
             && rancher::is_public(path)
         {

@@ -16,6 +16,7 @@ pub mod authorization;
 pub mod body;
 pub mod bootstrap;
 pub mod cache;
+mod console;
 pub mod discovery;
 pub mod dispatch;
 pub mod encryption;

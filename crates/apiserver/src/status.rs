@@ -400,6 +400,8 @@ pub mod success {
     /// The connection is a stream from here on.
     pub const HANDED_OVER: StatusCode = StatusCode::SWITCHING_PROTOCOLS;
     pub const MOVED: StatusCode = StatusCode::MOVED_PERMANENTLY;
+    /// What is asked for is elsewhere for now.
+    pub const FOUND: StatusCode = StatusCode::FOUND;
     pub const NOT_MODIFIED: StatusCode = StatusCode::NOT_MODIFIED;
     /// Paths outside every API answer in plain text, as the original does.
     pub const NO_SUCH_PAGE: StatusCode = StatusCode::NOT_FOUND;

@@ -37,6 +37,7 @@ const NOT_ABOUT_ANYBODY: &[&str] = &[
     "",
     "api",
     "apis",
+    "dashboard",
     "healthz",
     "livez",
     "metrics",

@@ -15,8 +15,10 @@
 
 use std::{
     fs, io,
+    ops::Range,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -41,6 +43,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A key expected and read back when it is not as expected travels twice, so twice the limit and room
 /// for the framing. etcd warns above ten megabytes.
 const MAX_REQUEST_BYTES: usize = 2 * MAX_TRANSACTION_BYTES + (1 << 20);
+
+/// Below the kernel's own choice for outgoing connections, which begins at 32768 unless somebody changed it.
+const OWN_PORTS: Range<u16> = 20_000..32_000;
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -337,7 +342,46 @@ async fn end_stray(config: &ServerConfig) -> io::Result<()> {
     Err(io::Error::other(format!("the etcd with process id {} does not end", pid.as_raw_nonzero())))
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, and that neither another call in this process nor the kernel gives to somebody else
+/// before it is taken: it lies below those that outgoing connections get. Two servers on one port are one server that
+/// answers for both.
 pub fn free_loopback_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    // Other processes begin elsewhere.
+    let first = std::process::id().wrapping_mul(61);
+    let ports = u32::from(OWN_PORTS.end - OWN_PORTS.start);
+    for _ in 0..ports {
+        let turn = first.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed)) % ports;
+        let port = OWN_PORTS.start + turn as u16;
+        match std::net::TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(port),
+            Err(taken) if taken.kind() == io::ErrorKind::AddrInUse => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_handed_out_once_and_to_no_outgoing_connection() {
+        let ports: BTreeSet<u16> = (0..200).map(|_| free_loopback_port().unwrap()).collect();
+        assert_eq!(ports.len(), 200);
+        assert!(ports.iter().all(|port| OWN_PORTS.contains(port)));
+    }
+
+    #[test]
+    fn a_port_that_somebody_has_is_passed_over() {
+        let first = free_loopback_port().unwrap();
+        let taken: Vec<_> = (first..OWN_PORTS.end.min(first + 40))
+            .filter_map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok())
+            .collect();
+        let held: BTreeSet<u16> = taken.iter().map(|one| one.local_addr().unwrap().port()).collect();
+        assert!((0..50).all(|_| !held.contains(&free_loopback_port().unwrap())));
+    }
 }

@@ -1,0 +1,115 @@
+// From an empty cluster to a machine that was used, changed, brought back and deleted, by somebody who only has a browser.
+
+import { GUEST, holds, House, PASSWORD, within } from "../house.mjs";
+
+export async function tell(disk) {
+  const house = await House.open();
+  const { page } = house;
+  await house.go();
+  await house.types("admin", "not the password");
+  await page.getByRole("alert").getByText("The user name or the password is wrong.").waitFor();
+  holds("a wrong password is told, and nothing of the house is seen", (await page.getByRole("navigation").count()) === 0);
+  await house.signsIn();
+  await page.getByText("Nothing runs here yet.").waitFor();
+  holds("an empty cluster explains itself", (await page.getByRole("button", { name: "Add a node" }).count()) === 1);
+
+  const began = Date.now();
+  await page.getByRole("link", { name: "Add an image" }).click();
+  await page.getByLabel("Upload a file").check();
+  await page.setInputFiles("input[type=file]", disk);
+  await page.getByRole("dialog").getByLabel("Name").fill("tiny");
+  await page.getByRole("dialog").getByRole("button", { name: "Add an image" }).click();
+  await page.getByRole("row").filter({ hasText: "tiny" }).getByText("Ready").waitFor({ timeout: GUEST });
+  console.log("an image is uploaded");
+
+  await page.getByRole("link", { name: "Virtual machines" }).first().click();
+  await page.getByRole("link", { name: "Create a virtual machine" }).first().click();
+  await page.getByLabel("Name", { exact: true }).fill("first");
+  await page.getByLabel("CPUs", { exact: true }).fill("1");
+  await page.getByLabel("Memory (GiB)").fill("0.25");
+  const yaml = page.getByRole("textbox", { name: "YAML" });
+  holds("what the form says stands beside it", (await yaml.inputValue()).includes("name: first"));
+  await yaml.fill((await yaml.inputValue()).replace("name: first", "name: renamed"));
+  holds("and the form follows what is typed there", (await page.getByLabel("Name", { exact: true }).inputValue()) === "renamed");
+  await page.getByLabel("Name", { exact: true }).fill("first");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await page.waitForURL(/vms\/default\/first\/console/);
+  await page.getByRole("status").filter({ hasText: "Connected" }).waitFor({ timeout: GUEST });
+  console.log(`a machine has its screen open ${Math.round((Date.now() - began) / 1000)} s after the image was chosen`);
+  await within(GUEST, "and pixels change on it", async () => {
+    const canvas = page.locator(".screen canvas");
+    const before = await canvas.evaluate((one) => one.toDataURL());
+    await page.waitForTimeout(700);
+    const colours = await canvas.evaluate((one) => {
+      const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
+      let lit = 0;
+      for (let at = 0; at < data.length; at += 4) if (data[at] > 90) lit += 1;
+      return lit;
+    });
+    return colours > 500 || before !== (await canvas.evaluate((one) => one.toDataURL()));
+  });
+
+  await page.getByRole("button", { name: "Serial console" }).click();
+  await page.getByRole("status").filter({ hasText: "Connected" }).waitFor();
+  const says = async (line, answer) => {
+    await within(GUEST, `the guest answers ${line}`, async () => {
+      await page.keyboard.type(`${line}\n`);
+      await page.waitForTimeout(1500);
+      return (await page.locator(".xterm-rows").innerText()).includes(answer) || (await page.locator(".xterm-accessibility").innerText()).includes(answer);
+    });
+  };
+  await says("run echo $((40+2))-answers", "42-answers");
+
+  await page.getByRole("button", { name: "Disks" }).click();
+  await page.getByRole("button", { name: "Attach a disk" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("more");
+  await dialog.getByLabel("Disk size (GiB)").fill("1");
+  await dialog.getByRole("button", { name: "Attach a disk" }).click();
+  await page.getByRole("row").filter({ hasText: "more" }).getByText("Ready").waitFor({ timeout: GUEST });
+  console.log("a disk is plugged in while it runs");
+  await page.getByRole("row").filter({ hasText: "first-more" }).getByRole("button", { name: "Detach" }).click();
+  await page.getByRole("row").filter({ hasText: "first-more" }).waitFor({ state: "detached", timeout: GUEST });
+  console.log("and taken out again");
+
+  await page.getByRole("button", { name: "Snapshots" }).click();
+  await page.getByRole("button", { name: "Take a snapshot" }).click();
+  await dialog.getByLabel("Name of the snapshot").fill("before");
+  await dialog.getByRole("button", { name: "Take a snapshot" }).click();
+  const snapshot = page.getByRole("row").filter({ hasText: "before" });
+  await snapshot.waitFor();
+  await within(GUEST, "a snapshot is taken", async () => (await snapshot.getByRole("progressbar").count()) === 0 && (await snapshot.count()) === 1);
+
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await page.getByText("Stopped", { exact: true }).first().waitFor({ timeout: GUEST });
+  console.log("the machine is stopped");
+  await snapshot.getByRole("button", { name: "Restore a snapshot" }).click();
+  await dialog.getByRole("button", { name: "Restore a snapshot" }).click();
+  await within(GUEST, "and brought back to the snapshot", async () => {
+    const restores = await house.api("GET", "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores");
+    return restores.items.length === 1 && restores.items[0].status?.complete === true;
+  });
+
+  await page.getByRole("button", { name: "Actions of first" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await dialog.getByText("Disks that are not ticked are kept").waitFor();
+  for (const box of await dialog.getByRole("checkbox").all()) await box.check();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await within(GUEST, "and deleted with its disk", async () => {
+    const vm = await house.api("GET", "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/first");
+    return vm === undefined;
+  });
+  await house.go("vms");
+  await page.getByText("There is no virtual machine here yet.").waitFor();
+
+  await page.getByRole("button", { name: "Account" }).click();
+  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  await page.getByLabel("User name").waitFor();
+  await house.go("vms");
+  await page.getByLabel("User name").waitFor();
+  console.log("who has signed out sees nothing any more");
+  await house.types("admin", PASSWORD);
+  await page.waitForURL(/dashboard\/vms/);
+  console.log("and comes back to where they wanted to go");
+  await house.close();
+}

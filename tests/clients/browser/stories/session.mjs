@@ -1,0 +1,55 @@
+// A session that ends while it is used, a server that goes away and comes back, and pages of strangers.
+
+import http from "node:http";
+import { createInterface } from "node:readline";
+
+import { GUEST, holds, House, PASSWORD, within } from "../house.mjs";
+
+export async function tell() {
+  const house = await House.open();
+  const { page } = house;
+  await house.signsIn("images");
+
+  const cookies = await house.context.cookies();
+  const session = cookies.find((cookie) => cookie.name === "R_SESS");
+  holds("the session is in a cookie that no script reads and no other site sends", session.httpOnly && session.secure && session.sameSite !== "None", session);
+  holds("no page may be put into a frame", (await page.request.get(`${house.url}/dashboard/`)).headers()["content-security-policy"].includes("frame-ancestors 'none'"));
+
+  // A page of another origin on the same host: browsers send the cookie along, so only the server can refuse.
+  const foreign = http.createServer((_, answer) => answer.setHeader("content-type", "text/html").end("<p>elsewhere</p>"));
+  await new Promise((resolve) => foreign.listen(0, "127.0.0.1", resolve));
+  const stranger = await house.newPage();
+  await stranger.goto(`http://127.0.0.1:${foreign.address().port}/`);
+  const opened = (path, protocol) =>
+    stranger.evaluate(
+      ([address, spoken]) =>
+        new Promise((resolve) => {
+          const socket = new WebSocket(address, spoken);
+          socket.onopen = () => resolve(true);
+          socket.onerror = () => resolve(false);
+        }),
+      [`${house.url.replace("https", "wss")}${path}`, protocol],
+    );
+  holds("a foreign page opens no console", !(await opened("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/any/console", ["plain.kubevirt.io"])));
+  holds("nor a subscription", !(await opened("/v1/subscribe", [])));
+  await stranger.close();
+  foreign.close();
+
+  console.log("ready");
+  const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+  await lines.next();
+  await within(GUEST, "after a restart of the server the page is connected again, and still signed in", async () => {
+    const lost = await page.getByText("The connection is lost.").count();
+    return lost === 0 && (await page.getByRole("heading", { name: "Images" }).count()) === 1;
+  });
+
+  const tokens = (await house.api("GET", "/apis/management.cattle.io/v3/tokens")).items;
+  for (const token of tokens) await house.api("DELETE", `/apis/management.cattle.io/v3/tokens/${token.metadata.name}`);
+  await page.getByRole("link", { name: "Virtual machines" }).first().click();
+  await page.getByText("Your session has ended.").waitFor({ timeout: GUEST });
+  console.log("a session that was ended elsewhere leads to the door, and says why");
+  await house.types("admin", PASSWORD);
+  await page.waitForURL(/dashboard\/(vms|images)/);
+  console.log("and signing in leads back");
+  await house.close();
+}

@@ -1,0 +1,61 @@
+//! The web console in a real browser. The stories are told and judged in `tests/clients/browser`; here a server is started for
+//! each, and what only this side can do is done: a guest is brought, the server is killed.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+use std::{fs, time::Duration};
+
+use sheaf_testbed::guests;
+use sheaf_tests::{machines::Farm, node::Node, program::Program, server::Server};
+
+/// A guest boots twice on the longest way, under emulation, beside others.
+const PATIENCE: Duration = Duration::from_secs(600);
+const PAGES: &[&str] = &["", "vms", "vms/create", "images", "password"];
+
+fn browser(node: &Node, story: &str) -> Program {
+    let first = fs::read_to_string(node.data_dir().join("admin-password")).unwrap();
+    Program::of_admin("the browser", "SHEAF_BROWSER", node, story)
+        .with_variable("SHEAF_FIRST_PASSWORD", first.trim())
+        .within(PATIENCE)
+        .with(&[story])
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
+fn a_machine_is_made_used_brought_back_and_deleted_by_somebody_with_a_browser() {
+    let Some(guest) = guests::tiny() else { return };
+    let farm = Farm::start();
+    browser(&farm.node, "first-minute").says(&[guest.disk.to_str().unwrap()]);
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
+fn a_list_is_true_again_after_the_network_was_gone_and_a_hundred_objects_changed() {
+    browser(&Node::start(), "lost-connection").says(&[]);
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
+fn sessions_end_servers_restart_and_foreign_pages_get_nothing() {
+    let mut node = Node::start();
+    let mut story = browser(&node, "session").converse(&[]);
+    story.hears_within("ready\n", PATIENCE);
+    node.kill();
+    let _node = node.start_again();
+    story.types("killed\n");
+    story.hears_within("and signing in leads back\n", PATIENCE);
+    let (code, said) = story.hangs_up();
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
+fn five_thousand_machines_are_listed_scrolled_and_filtered() {
+    browser(&Node::start(), "many").says(&["5000"]);
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
+fn every_page_is_accessible_in_light_in_dark_and_on_a_phone() {
+    browser(&Node::start(), "accessible").says(PAGES);
+}
