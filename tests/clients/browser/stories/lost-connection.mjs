@@ -1,43 +1,9 @@
 // The network goes away under an open list, a hundred objects change, and it comes back.
 
-import net from "node:net";
-
 import { GUEST, holds, House, PAGE, place, within } from "../house.mjs";
+import { wire } from "../wire.mjs";
 
 const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
-
-/** A wire between the browser and the server that can be cut. */
-async function wire(url) {
-  const { hostname, port } = new URL(url);
-  const open = new Set();
-  let isCut = false;
-  const server = net.createServer((near) => {
-    if (isCut) return near.destroy();
-    const far = net.connect(Number(port), hostname);
-    for (const end of [near, far]) {
-      open.add(end);
-      end.on("error", () => {});
-      end.on("close", () => {
-        open.delete(end);
-        near.destroy();
-        far.destroy();
-      });
-    }
-    near.pipe(far);
-    far.pipe(near);
-  });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    url: `https://127.0.0.1:${server.address().port}`,
-    cut() {
-      isCut = true;
-      for (const end of open) end.destroy();
-    },
-    mend() {
-      isCut = false;
-    },
-  };
-}
 
 function machine(number) {
   const spec = { domain: { devices: {}, resources: { limits: { cpu: "1", memory: "64Mi" } } } };

@@ -1,9 +1,9 @@
 // A session that ends while it is used, a server that goes away and comes back, and pages of strangers.
 
-import http from "node:http";
 import { createInterface } from "node:readline";
 
 import { GUEST, holds, House, PASSWORD, within } from "../house.mjs";
+import { wire } from "../wire.mjs";
 
 export async function tell() {
   const house = await House.open();
@@ -13,13 +13,15 @@ export async function tell() {
   const cookies = await house.context.cookies();
   const session = cookies.find((cookie) => cookie.name === "R_SESS");
   holds("the session is in a cookie that no script reads and no other site sends", session.httpOnly && session.secure && session.sameSite !== "None", session);
-  holds("no page may be put into a frame", (await page.request.get(`${house.url}/dashboard/`)).headers()["content-security-policy"].includes("frame-ancestors 'none'"));
+  const policy = (await (await house.go("images")).allHeaders())["content-security-policy"];
+  holds("no page may be put into a frame, and no script comes from elsewhere", policy.includes("frame-ancestors 'none'") && policy.includes("script-src 'self';"), policy);
 
-  // A page of another origin on the same host: browsers send the cookie along, so only the server can refuse.
-  const foreign = http.createServer((_, answer) => answer.setHeader("content-type", "text/html").end("<p>elsewhere</p>"));
-  await new Promise((resolve) => foreign.listen(0, "127.0.0.1", resolve));
+  // Another port of the same host is another origin and the same site: browsers send the cookie along, so only the server can refuse.
+  const elsewhere = await wire(house.url);
   const stranger = await house.newPage();
-  await stranger.goto(`http://127.0.0.1:${foreign.address().port}/`);
+  await stranger.goto(`${elsewhere.url}/version`);
+  const refusals = [];
+  stranger.on("websocket", (socket) => socket.on("socketerror", (why) => refusals.push(why)));
   const opened = (path, protocol) =>
     stranger.evaluate(
       ([address, spoken]) =>
@@ -32,8 +34,8 @@ export async function tell() {
     );
   holds("a foreign page opens no console", !(await opened("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/any/console", ["plain.kubevirt.io"])));
   holds("nor a subscription", !(await opened("/v1/subscribe", [])));
+  holds("as something that comes from another origin, and not for another reason", refusals.length === 2 && refusals.every((why) => why.includes("422")), refusals);
   await stranger.close();
-  foreign.close();
 
   console.log("ready");
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

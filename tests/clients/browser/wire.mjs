@@ -1,0 +1,34 @@
+import net from "node:net";
+
+/** A wire between the browser and the server that can be cut. */
+export async function wire(url) {
+  const { hostname, port } = new URL(url);
+  const open = new Set();
+  let isCut = false;
+  const server = net.createServer((near) => {
+    if (isCut) return near.destroy();
+    const far = net.connect(Number(port), hostname);
+    for (const end of [near, far]) {
+      open.add(end);
+      end.on("error", () => {});
+      end.on("close", () => {
+        open.delete(end);
+        near.destroy();
+        far.destroy();
+      });
+    }
+    near.pipe(far);
+    far.pipe(near);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `https://127.0.0.1:${server.address().port}`,
+    cut() {
+      isCut = true;
+      for (const end of open) end.destroy();
+    },
+    mend() {
+      isCut = false;
+    },
+  };
+}
