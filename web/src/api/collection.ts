@@ -22,12 +22,16 @@ export type Standing = "loading" | "live" | "stale" | "failed";
 interface Listed<T> {
   data: T[] | null;
   revision: string;
+  /** The types that may be made here, by whoever asks. */
+  createTypes?: Record<string, string>;
 }
 
 export class Collection<T extends Thing = Thing> implements Listener {
   readonly standing: Ref<Standing> = ref("loading");
   /** Why it failed, or why it is stale. */
   readonly failure = ref("");
+  /** Whether whoever looks may add to it. */
+  readonly mayCreate = ref(false);
   /** By id. Another map after each change, with the same objects where nothing changed. */
   readonly byId: ShallowRef<ReadonlyMap<string, T>> = shallowRef(new Map());
   readonly all: ComputedRef<T[]> = computed(() => [...this.byId.value.values()]);
@@ -105,6 +109,7 @@ export class Collection<T extends Thing = Thing> implements Listener {
       }
       this.things = now;
       this.byId.value = new Map(now);
+      this.mayCreate.value = Object.keys(listed.createTypes ?? {}).length > 0;
       this.standing.value = "live";
       this.failure.value = "";
       this.wait = FIRST_WAIT;

@@ -50,6 +50,7 @@ export interface Seen<T> {
   byId: ComputedRef<ReadonlyMap<string, T>>;
   standing: ComputedRef<Standing>;
   failure: ComputedRef<string>;
+  mayCreate: ComputedRef<boolean>;
 }
 
 /** For as long as the component is there. */
@@ -73,6 +74,7 @@ export function useCollection<T extends Thing>(wish: MaybeRefOrGetter<Wish>): Se
     byId: computed(() => current.value?.byId.value ?? new Map()),
     standing: computed(() => current.value?.standing.value ?? "loading"),
     failure: computed(() => current.value?.failure.value ?? ""),
+    mayCreate: computed(() => current.value?.mayCreate.value ?? false),
   };
 }
 

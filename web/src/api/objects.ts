@@ -64,6 +64,9 @@ export const types = {
   event: "event",
   configMap: "configmap",
   secret: "secret",
+  user: "management.cattle.io.user",
+  roleBinding: "rbac.authorization.k8s.io.rolebinding",
+  clusterRoleBinding: "rbac.authorization.k8s.io.clusterrolebinding",
 } as const;
 
 export const addressOf = (type: string, id = "") => `/v1/${type}${id === "" ? "" : `/${id}`}`;
