@@ -10,6 +10,10 @@ export interface Happening extends Thing {
   _type?: string;
   lastTimestamp?: string | null;
   eventTime?: string | null;
+  firstTimestamp?: string | null;
+  source?: { component?: string };
 }
 
 export const happenedAt = (event: Happening) => event.lastTimestamp ?? event.eventTime ?? event.metadata.creationTimestamp;
+
+export const isWarning = (event: Happening) => event._type === "Warning";
