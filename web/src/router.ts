@@ -25,6 +25,14 @@ const routes: RouteRecordRaw[] = [
   { path: "/vms/:namespace/:name/console/:screen(vnc|serial)", name: "vm-console", component: () => import("./pages/vms/MachineConsole.vue"), props: true, meta: { title: words.nav.virtualMachines, bare: true } },
   { path: "/vms/:namespace/:name/:tab?", name: "vm", component: () => import("./pages/vms/MachinePage.vue"), props: true, meta: { title: words.nav.virtualMachines } },
   { path: "/images", name: "images", component: () => import("./pages/images/ImageList.vue"), meta: { title: words.nav.images } },
+  { path: "/hosts", name: "hosts", component: () => import("./pages/hosts/HostList.vue"), meta: { title: words.nav.hosts } },
+  { path: "/hosts/:name/:tab?", name: "host", component: () => import("./pages/hosts/HostPage.vue"), props: true, meta: { title: words.nav.hosts } },
+  { path: "/settings", name: "settings", component: () => import("./pages/settings/SettingsPage.vue"), meta: { title: words.nav.settings } },
+  { path: "/users", name: "users", component: () => import("./pages/users/UserList.vue"), meta: { title: words.nav.users } },
+  { path: "/users/:name/:tab?", name: "user", component: () => import("./pages/users/UserPage.vue"), props: true, meta: { title: words.nav.users } },
+  { path: "/access", name: "access", component: () => import("./pages/access/AccessPage.vue"), meta: { title: words.nav.access } },
+  { path: "/events", name: "events", component: () => import("./pages/events/EventsPage.vue"), meta: { title: words.nav.events } },
+  { path: "/support", name: "support", component: () => import("./pages/support/SupportPage.vue"), meta: { title: words.nav.support } },
   { path: "/:rest(.*)*", name: "nowhere", component: () => import("./pages/NowherePage.vue"), meta: { title: words.errors.notFound } },
 ];
 

@@ -12,6 +12,12 @@ export interface Page {
 
 export const pages: Page[] = [
   { name: "overview", path: "/", title: words.nav.overview },
+  { name: "hosts", path: "/hosts", title: words.nav.hosts },
   { name: "vms", path: "/vms", title: words.nav.virtualMachines },
   { name: "images", path: "/images", title: words.nav.images },
+  { name: "settings", path: "/settings", title: words.nav.settings, gap: true },
+  { name: "users", path: "/users", title: words.nav.users },
+  { name: "access", path: "/access", title: words.nav.access },
+  { name: "events", path: "/events", title: words.nav.events, gap: true },
+  { name: "support", path: "/support", title: words.nav.support },
 ];
