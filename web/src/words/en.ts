@@ -283,6 +283,7 @@ export const en = {
   overview: {
     welcome: "Nothing runs here yet.",
     welcomeHow: "A virtual machine needs the disk of an operating system. Add one as an image, then create a machine from it.",
+    welcomeGuest: "You may look, and not create anything. Whoever runs the cluster can give you more roles.",
     addImage: "Add an image",
     createMachine: "Create a virtual machine",
     addNode: "Add a node",
@@ -414,7 +415,7 @@ export const en = {
     groupsHint: "Names with commas between them. Whoever is in a group has the roles that are given to it.",
     enabled: "May sign in",
     disabled: "Locked out",
-    mustChange: "Must choose a password",
+    mustChange: "New password due",
     you: "you",
     firstPassword: "First password",
     generate: "Make one",
