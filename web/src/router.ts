@@ -20,11 +20,6 @@ const routes: RouteRecordRaw[] = [
   { path: "/", name: "overview", component: () => import("./pages/overview/OverviewPage.vue"), meta: { title: words.nav.overview } },
   { path: "/sign-in", name: "sign-in", component: SignIn, meta: { title: words.signIn.title, bare: true, open: true } },
   { path: "/password", name: "password", component: () => import("./pages/NewPassword.vue"), meta: { title: words.signIn.newTitle, bare: true } },
-  { path: "/vms", name: "vms", component: () => import("./pages/vms/MachineList.vue"), meta: { title: words.nav.virtualMachines } },
-  { path: "/vms/create", name: "vm-create", component: () => import("./pages/vms/MachineCreate.vue"), meta: { title: words.nav.virtualMachines } },
-  { path: "/vms/:namespace/:name/console/:screen(vnc|serial)", name: "vm-console", component: () => import("./pages/vms/MachineConsole.vue"), props: true, meta: { title: words.nav.virtualMachines, bare: true } },
-  { path: "/vms/:namespace/:name/:tab?", name: "vm", component: () => import("./pages/vms/MachinePage.vue"), props: true, meta: { title: words.nav.virtualMachines } },
-  { path: "/images", name: "images", component: () => import("./pages/images/ImageList.vue"), meta: { title: words.nav.images } },
   { path: "/hosts", name: "hosts", component: () => import("./pages/hosts/HostList.vue"), meta: { title: words.nav.hosts } },
   { path: "/hosts/:name/:tab?", name: "host", component: () => import("./pages/hosts/HostPage.vue"), props: true, meta: { title: words.nav.hosts } },
   { path: "/settings", name: "settings", component: () => import("./pages/settings/SettingsPage.vue"), meta: { title: words.nav.settings } },
@@ -33,6 +28,11 @@ const routes: RouteRecordRaw[] = [
   { path: "/access", name: "access", component: () => import("./pages/access/AccessPage.vue"), meta: { title: words.nav.access } },
   { path: "/events", name: "events", component: () => import("./pages/events/EventsPage.vue"), meta: { title: words.nav.events } },
   { path: "/support", name: "support", component: () => import("./pages/support/SupportPage.vue"), meta: { title: words.nav.support } },
+  { path: "/vms", name: "vms", component: () => import("./pages/vms/MachineList.vue"), meta: { title: words.nav.virtualMachines } },
+  { path: "/vms/create", name: "vm-create", component: () => import("./pages/vms/MachineCreate.vue"), meta: { title: words.nav.virtualMachines } },
+  { path: "/vms/:namespace/:name/console/:screen(vnc|serial)", name: "vm-console", component: () => import("./pages/vms/MachineConsole.vue"), props: true, meta: { title: words.nav.virtualMachines, bare: true } },
+  { path: "/vms/:namespace/:name/:tab?", name: "vm", component: () => import("./pages/vms/MachinePage.vue"), props: true, meta: { title: words.nav.virtualMachines } },
+  { path: "/images", name: "images", component: () => import("./pages/images/ImageList.vue"), meta: { title: words.nav.images } },
   { path: "/:rest(.*)*", name: "nowhere", component: () => import("./pages/NowherePage.vue"), meta: { title: words.errors.notFound } },
 ];
 
