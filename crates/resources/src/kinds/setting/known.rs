@@ -84,7 +84,7 @@ const fn idle(
     Known { name, default, value: "", effect: Effect::NotYet(why), check }
 }
 
-const CONSOLE: &str = "there is no web console yet that would be loaded from elsewhere";
+const CONSOLE: &str = "the web console is built in and never loaded from elsewhere";
 const UPGRADES: &str = "clusters are not upgraded from within yet";
 const RANCHER: &str = "clusters do not join a Rancher yet";
 
