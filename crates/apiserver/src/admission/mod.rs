@@ -169,6 +169,7 @@ impl ApiServer {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
             }
+            ("network.harvesterhci.io", "ippools") => self.admit_machine_pool(call, new, old).await,
             (load_balancer::GROUP, load_balancer::BALANCERS) => self.admit_balancer(call, new, old),
             (load_balancer::GROUP, load_balancer::POOLS) => self.admit_balancer_pool(call, new, old).await,
             _ => Ok(()),

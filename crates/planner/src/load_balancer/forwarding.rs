@@ -11,6 +11,8 @@ use sheaf_resources::kinds::{
     load_balancer::{FORWARDING, LoadBalancer, LoadBalancerStatus},
 };
 
+use super::health::Health;
+
 /// What a node knows of its host.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
@@ -85,13 +87,22 @@ pub fn backends(status: &LoadBalancerStatus, host: &Host<'_>) -> Vec<Ipv4Addr> {
     status.backend_servers.iter().filter_map(|text| text.parse().ok()).filter(is_guest).collect()
 }
 
+/// What was found out about a backend server before, here or on another node. Only while the address is held anything is.
+pub fn health_of(status: &LoadBalancerStatus, server: Ipv4Addr) -> Health {
+    let text = server.to_string();
+    match status.address.is_empty() || status.condition(FORWARDING).is_none() {
+        true => Health::Unknown,
+        false => Health::known(!status.unhealthy_servers.contains(&text)),
+    }
+}
+
 /// How forwarding goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The address is, or is about to be, on this host; nothing else is known yet.
     Taking(Ipv4Addr),
-    /// It is held, and so many of so many get connections.
-    Held { address: Ipv4Addr, well: usize, of: usize, announced: bool },
+    /// It is held, and all of so many servers get connections but those that are not well.
+    Held { address: Ipv4Addr, unwell: Vec<Ipv4Addr>, of: usize, announced: bool },
     /// It is not on this host, and why.
     NotHeld(String),
     /// It is on this host as before, and something went wrong.
@@ -106,8 +117,10 @@ pub fn status(balancer: &LoadBalancer, outcome: &Outcome, now: &str) -> LoadBala
             status.address = address.to_string();
             return status;
         }
-        Outcome::Held { address, well, of, announced } => {
+        Outcome::Held { address, unwell, of, announced } => {
             status.address = address.to_string();
+            status.unhealthy_servers = unwell.iter().map(ToString::to_string).collect();
+            let well = of.saturating_sub(unwell.len());
             match (well, announced) {
                 (0, _) if *of > 0 => (
                     "False",
@@ -130,6 +143,7 @@ pub fn status(balancer: &LoadBalancer, outcome: &Outcome, now: &str) -> LoadBala
         }
         Outcome::NotHeld(why) => {
             status.address = String::new();
+            status.unhealthy_servers = Vec::new();
             ("False", "NotHeld", why.clone())
         }
         Outcome::Failed(why) => ("False", "Failed", why.clone()),
@@ -234,15 +248,23 @@ mod tests {
         let mut held = balancer(|_| {});
         held.status = status(&held, &Outcome::Taking(address), "t1");
         assert_eq!((held.status.address.as_str(), held.status.conditions.len()), ("192.0.2.50", 0));
-        held.status = status(&held, &Outcome::Held { address, well: 1, of: 2, announced: true }, "t2");
+        let (one, two) = (Ipv4Addr::new(10, 52, 0, 7), Ipv4Addr::new(10, 52, 0, 8));
+        let outcome =
+            |unwell: &[Ipv4Addr]| Outcome::Held { address, unwell: unwell.to_vec(), of: 2, announced: true };
+        assert_eq!(health_of(&held.status, one), Health::Unknown, "nobody has looked yet");
+        held.status = status(&held, &outcome(&[two]), "t2");
         assert_eq!(held.status.condition(FORWARDING).unwrap().status, "True");
-        let again = status(&held, &Outcome::Held { address, well: 1, of: 2, announced: true }, "t3");
+        assert_eq!(health_of(&held.status, one), Health::known(true));
+        assert_eq!(health_of(&held.status, two), Health::known(false));
+        let again = status(&held, &outcome(&[two]), "t3");
         assert_eq!(again, held.status, "what stays as it is is not written again");
-        let none = status(&held, &Outcome::Held { address, well: 0, of: 2, announced: true }, "t3");
+        let none = status(&held, &outcome(&[one, two]), "t3");
         let said = none.condition(FORWARDING).unwrap();
         assert!(said.status == "False" && said.message.contains("total:2, healthy:0"), "{said:?}");
         let failed = status(&held, &Outcome::Failed("no nft".to_owned()), "t4");
         assert_eq!(failed.address, "192.0.2.50", "it may still be there");
-        assert_eq!(status(&held, &Outcome::NotHeld(String::new()), "t5").address, "");
+        assert_eq!(failed.unhealthy_servers, ["10.52.0.8"], "nor is it known to be better");
+        let gone = status(&held, &Outcome::NotHeld(String::new()), "t5");
+        assert_eq!((gone.address.as_str(), gone.unhealthy_servers.len()), ("", 0));
     }
 }
