@@ -229,29 +229,15 @@ impl Keeper {
 
     async fn round(&mut self) -> Result<(), BalancingError> {
         let wishes = self.wishes().await?;
-        // First everything is let go of that is not to be held, then it is said what will be, then it is.
-        let said = |place: &Place, address: &Ipv4Addr, balancers: &BTreeMap<Place, LoadBalancer>| {
-            balancers.get(place).is_some_and(|balancer| balancer.status.address == address.to_string())
-        };
-        let holds = |wish: &Wish| match wish {
-            Wish::Hold(address) => Some(*address),
-            Wish::Nothing | Wish::Refuse(_) => None,
-        };
-        let all: BTreeMap<&Place, Ipv4Addr> =
-            wishes.iter().filter_map(|(place, wish)| Some((place, holds(wish)?))).collect();
-        let sure: BTreeMap<&Place, Ipv4Addr> = all
-            .iter()
-            .filter(|(place, address)| said(place, address, &self.balancers))
-            .map(|(place, address)| (*place, *address))
-            .collect();
-        self.set(&sure).await?;
-        let mut held = sure;
-        for (place, address) in &all {
-            // What could not be said somebody else wrote meanwhile, and may have taken the address away: not this time.
-            if held.contains_key(*place) || self.report(place, &Outcome::Taking(*address)).await {
-                held.insert(*place, *address);
+        // First everything is let go of that is not to be held, then it is said what will be, then it is. Of what could not
+        // be said somebody else may have taken the address away: not this time.
+        self.set(&forwarding::said(&wishes, &self.balancers)).await?;
+        for (place, wish) in &wishes {
+            if let Wish::Hold(address) = wish {
+                self.report(place, &Outcome::Taking(*address)).await;
             }
         }
+        let held = forwarding::said(&wishes, &self.balancers);
         self.set(&held).await?;
         for (place, wish) in &wishes {
             let outcome = match wish {

@@ -3,7 +3,10 @@
 //! A node takes nobody's word for what is safe to do to its host. It holds no address that is its own, a guest's or no
 //! ordinary one, and it forwards to nothing but guests of its segment.
 
-use std::{collections::BTreeSet, net::Ipv4Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
 use sheaf_resources::kinds::{
     harvester_condition::set_condition,
@@ -73,6 +76,23 @@ fn why_not(address: Ipv4Addr, host: &Host<'_>) -> Option<&'static str> {
         return Some("it is the address of the machines' network itself");
     }
     None
+}
+
+/// What may be on the host: the addresses that their balancers say. That one of them could not be written is no reason to
+/// hold up the others.
+pub fn said<'a, Place: Ord>(
+    wishes: &'a BTreeMap<Place, Wish>,
+    balancers: &BTreeMap<Place, LoadBalancer>,
+) -> BTreeMap<&'a Place, Ipv4Addr> {
+    let wanted = wishes.iter().filter_map(|(place, wish)| match wish {
+        Wish::Hold(address) => Some((place, *address)),
+        Wish::Nothing | Wish::Refuse(_) => None,
+    });
+    wanted
+        .filter(|(place, address)| {
+            balancers.get(*place).is_some_and(|one| one.status.address == address.to_string())
+        })
+        .collect()
 }
 
 /// The backend servers that connections may go to.
@@ -240,6 +260,29 @@ mod tests {
             ..LoadBalancerStatus::default()
         };
         assert_eq!(backends(&status, &host), [Ipv4Addr::new(10, 52, 0, 7)]);
+    }
+
+    #[test]
+    fn one_balancer_that_cannot_be_written_holds_up_no_other() {
+        let address = |last| Ipv4Addr::new(192, 0, 2, last);
+        let says = |text: &str| balancer(|one| one["status"]["address"] = json!(text));
+        let balancers = BTreeMap::from([
+            ("held", says("192.0.2.50")),
+            ("written", says("192.0.2.51")),
+            ("unwritten", says("")),
+            ("moving", says("192.0.2.53")),
+            ("refused", says("192.0.2.55")),
+        ]);
+        let wishes = BTreeMap::from([
+            ("held", Wish::Hold(address(50))),
+            ("written", Wish::Hold(address(51))),
+            ("unwritten", Wish::Hold(address(52))),
+            ("moving", Wish::Hold(address(54))),
+            ("refused", Wish::Refuse("it is an address of the node itself".to_owned())),
+            ("gone", Wish::Hold(address(56))),
+        ]);
+        let held: Vec<_> = said(&wishes, &balancers).into_iter().map(|(place, at)| (*place, at)).collect();
+        assert_eq!(held, [("held", address(50)), ("written", address(51))]);
     }
 
     #[test]
