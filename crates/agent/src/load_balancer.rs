@@ -9,7 +9,10 @@
 //! All of them are looked at together, since the host's rules are swapped as a whole. Before the first list of the API is
 //! complete nothing is touched: what an earlier process set goes on. An address is said in the status before the host holds
 //! it, and until the host let go, so that whoever gives addresses away knows. What is on the host is found there; which
-//! machines are well is all that is kept in memory, and a restart takes them for well until it has looked.
+//! machines are well is said in the status, where a restart goes on from. One balancer that cannot be read or written holds
+//! up no other.
+//!
+//! A node whose machines have no taps forwards nothing, and lets go of what it held when they had.
 
 mod probing;
 mod telling;
@@ -32,11 +35,17 @@ use sheaf_client::{
     watching::{self, NOTICES, Noticed, Watched},
 };
 use sheaf_network::{Balanced, BalancingError, HostAddresses, Listener, Protocol, Reach};
-use sheaf_planner::load_balancer::forwarding::{self, Host, Outcome, Wish};
+use sheaf_planner::load_balancer::{
+    forwarding::{self, Host, Outcome, Wish},
+    health::Health,
+};
 use sheaf_resources::kinds::{ip_pool::Cidr, load_balancer::LoadBalancer};
 use tokio::sync::mpsc;
 
-use self::probing::{Probes, Told};
+use self::{
+    probing::{Probes, Told},
+    telling::Telling,
+};
 use crate::{
     step::Step,
     virtual_machine_instance::{Hands, with_causes},
@@ -51,12 +60,8 @@ const MOST_ROUNDS: usize = 8;
 
 type Place = (String, String);
 
-/// Runs until dropped, which leaves everything on the host as it is. Where machines have no taps it does nothing: the
-/// node says why, and nobody gives it a load balancer.
+/// Runs until dropped, which leaves everything on the host as it is.
 pub async fn run(hands: Arc<Hands>) {
-    if !hands.abilities.taps {
-        return std::future::pending().await;
-    }
     let (tell, mut notices) = mpsc::channel(NOTICES);
     let kind = api::built_in("loadbalancer.harvesterhci.io", "v1beta1", "LoadBalancer", "loadbalancers");
     let own = Watched::only(kind, &format!("status.nodeName={}", hands.node));
@@ -76,11 +81,19 @@ pub async fn run(hands: Arc<Hands>) {
                 }
             }
             Some(outcome) = told.recv() => {
-                if !keeper.learn(outcome).await {
+                let mut is_other = keeper.learn(outcome).await;
+                // However many servers come or go at once, the rules are swapped once.
+                while let Ok(outcome) = told.try_recv() {
+                    is_other |= keeper.learn(outcome).await;
+                }
+                if !is_other {
                     continue;
                 }
             }
-            _ = again.tick() => keeper.applied = None,
+            _ = again.tick() => {
+                keeper.applied = None;
+                keeper.telling.catch_up(&keeper.hands, &keeper.balancers).await;
+            }
             () = &mut following => return,
         }
         if !keeper.pass().await {
@@ -95,11 +108,16 @@ struct Keeper {
     balancers: BTreeMap<Place, LoadBalancer>,
     /// Those to be read again.
     changed: BTreeSet<Place>,
+    /// Those that could not be read or written, and are tried again after a while.
+    late: BTreeSet<Place>,
     /// Those of the list that is under way.
     listing: Option<BTreeSet<Place>>,
     /// Whether all of them were heard of.
     is_complete: bool,
     probes: Probes,
+    /// Those whose servers this process has begun to look at.
+    begun: BTreeSet<Place>,
+    telling: Telling,
     /// What the network was told last; none if it is to be told again.
     applied: Option<Vec<Balanced>>,
     reach: BTreeMap<Ipv4Addr, Reach>,
@@ -111,9 +129,12 @@ impl Keeper {
             hands,
             balancers: BTreeMap::new(),
             changed: BTreeSet::new(),
+            late: BTreeSet::new(),
             listing: None,
             is_complete: false,
             probes: Probes::new(outcomes),
+            begun: BTreeSet::new(),
+            telling: Telling::default(),
             applied: None,
             reach: BTreeMap::new(),
         }
@@ -132,11 +153,13 @@ impl Keeper {
             Noticed::Gone(metadata) => {
                 let place = place_of(&metadata);
                 self.changed.remove(&place);
+                self.late.remove(&place);
                 self.balancers.remove(&place);
             }
             Noticed::Listed => {
                 if let Some(listed) = self.listing.take() {
                     self.balancers.retain(|place, _| listed.contains(place));
+                    self.late.retain(|place| listed.contains(place));
                     self.is_complete = true;
                 }
             }
@@ -148,22 +171,27 @@ impl Keeper {
     async fn learn(&mut self, told: Told) -> bool {
         let Some((place, address, is_well)) = self.probes.learn(&told) else { return false };
         if let Some(balancer) = self.balancers.get(&place) {
-            telling::tell(&self.hands, balancer, address, is_well).await;
+            self.telling.tell(&self.hands, balancer, (place, address, is_well)).await;
         }
         true
     }
 
     /// Looks at everything and acts until nothing is left to do; whether it came to that.
     async fn pass(&mut self) -> bool {
+        self.changed.append(&mut self.late);
         for _ in 0..MOST_ROUNDS {
             if !self.read_changed().await {
                 return false;
             }
             if !self.is_complete {
-                return true;
+                return self.late.is_empty();
+            }
+            if self.balancers.is_empty() && !self.hands.abilities.taps {
+                // What is not there is not let go of, nor is it looked for where it may not be seen.
+                return self.late.is_empty();
             }
             match self.round().await {
-                Ok(()) if self.changed.is_empty() => return true,
+                Ok(()) if self.changed.is_empty() => return self.late.is_empty(),
                 Ok(()) => {}
                 Err(why) => {
                     tracing::warn!(why = with_causes(&why), "load balancers are not as they should be");
@@ -176,6 +204,8 @@ impl Keeper {
         false
     }
 
+    /// Whether all that is to be known is. One that was read before goes on as it was, and one that nobody could read has
+    /// nothing; but as long as it may only be that nobody answers, it may be what the host holds.
     async fn read_changed(&mut self) -> bool {
         while let Some(place) = self.changed.pop_first() {
             let balancers: Api<LoadBalancer> = Api::namespaced(self.hands.client.clone(), &place.0);
@@ -189,8 +219,12 @@ impl Keeper {
                 }
                 Err(why) => {
                     tracing::warn!(%why, namespace = place.0, name = place.1, "a load balancer cannot be read");
-                    self.changed.insert(place);
-                    return false;
+                    let is_nonsense = matches!(why, kube::Error::SerdeError(_));
+                    let is_known = is_nonsense || self.balancers.contains_key(&place);
+                    self.late.insert(place);
+                    if !is_known {
+                        return false;
+                    }
                 }
             }
         }
@@ -199,36 +233,22 @@ impl Keeper {
 
     async fn round(&mut self) -> Result<(), BalancingError> {
         let wishes = self.wishes().await?;
-        // First everything is let go of that is not to be held, then it is said what will be, then it is.
-        let said = |place: &Place, address: &Ipv4Addr, balancers: &BTreeMap<Place, LoadBalancer>| {
-            balancers.get(place).is_some_and(|balancer| balancer.status.address == address.to_string())
-        };
-        let holds = |wish: &Wish| match wish {
-            Wish::Hold(address) => Some(*address),
-            Wish::Nothing | Wish::Refuse(_) => None,
-        };
-        let all: BTreeMap<&Place, Ipv4Addr> =
-            wishes.iter().filter_map(|(place, wish)| Some((place, holds(wish)?))).collect();
-        let sure: BTreeMap<&Place, Ipv4Addr> = all
-            .iter()
-            .filter(|(place, address)| said(place, address, &self.balancers))
-            .map(|(place, address)| (*place, *address))
-            .collect();
-        self.set(&sure).await?;
-        let mut is_said = true;
-        for (place, address) in all.iter().filter(|(place, _)| !sure.contains_key(*place)) {
-            is_said &= self.report(place, &Outcome::Taking(*address)).await;
+        // First everything is let go of that is not to be held, then it is said what will be, then it is. Of what could not
+        // be said somebody else may have taken the address away: not this time.
+        self.set(&forwarding::said(&wishes, &self.balancers)).await?;
+        for (place, wish) in &wishes {
+            if let Wish::Hold(address) = wish {
+                self.report(place, &Outcome::Taking(*address)).await;
+            }
         }
-        if !is_said {
-            // Somebody else wrote them meanwhile, and may have taken the address away.
-            return Ok(());
-        }
-        self.set(&all).await?;
+        let held = forwarding::said(&wishes, &self.balancers);
+        self.set(&held).await?;
         for (place, wish) in &wishes {
             let outcome = match wish {
                 Wish::Nothing => Outcome::NotHeld("the address is not held".to_owned()),
                 Wish::Refuse(why) => Outcome::NotHeld(why.clone()),
-                Wish::Hold(address) => self.held(place, *address).await?,
+                Wish::Hold(address) if held.contains_key(place) => self.held(place, *address).await?,
+                Wish::Hold(_) => continue,
             };
             self.report(place, &outcome).await;
         }
@@ -241,6 +261,10 @@ impl Keeper {
         let mut taken = BTreeSet::new();
         let each = self.balancers.iter().map(|(place, balancer)| {
             let wish = match forwarding::wish(balancer, &host) {
+                Wish::Hold(address) if !self.hands.abilities.taps => Wish::Refuse(format!(
+                    "node {} does not hold {address}: its machines have no taps",
+                    self.hands.node
+                )),
                 Wish::Hold(address) if !taken.insert(address) => {
                     Wish::Refuse(format!("{address} is that of another load balancer"))
                 }
@@ -269,17 +293,28 @@ impl Keeper {
     /// Has the host hold these and lead them to machines that are well.
     async fn set(&mut self, held: &BTreeMap<&Place, Ipv4Addr>) -> Result<(), BalancingError> {
         let addresses = self.hands.ports.network().addresses().await?;
+        if !self.hands.abilities.taps && held.is_empty() && addresses.held.is_empty() {
+            // Such a host may have nothing to set rules with, either.
+            return Ok(());
+        }
         let guests = self.guests();
         let mut wanted = Vec::new();
         for (place, address) in held {
             let Some(balancer) = self.balancers.get(*place) else { continue };
             let servers = forwarding::backends(&balancer.status, &self.host(&addresses, &guests));
-            self.probes.keep(place, balancer.spec.probe(), &servers);
+            let is_first = self.begun.insert((*place).clone());
+            let known = |server| match is_first {
+                true => forwarding::health_of(&balancer.status, server),
+                false => Health::Unknown,
+            };
+            self.probes.keep(place, balancer.spec.probe(), &servers, known);
             let well = servers.into_iter().filter(|server| self.probes.is_well(place, *server));
             let listeners = balancer.spec.listeners.iter().filter_map(listener_of).collect();
             wanted.push(Balanced { address: *address, listeners, guests: well.collect() });
         }
         self.probes.retain(|place| held.contains_key(place));
+        self.begun.retain(|place| held.contains_key(place));
+        self.telling.retain(&held.keys().copied().collect());
         if self.applied.as_ref() == Some(&wanted) {
             return Ok(());
         }
@@ -295,9 +330,10 @@ impl Keeper {
         let status = self.balancers.get(place).map(|balancer| &balancer.status);
         let servers = status.map(|status| forwarding::backends(status, &self.host(&addresses, &guests)));
         let servers = servers.unwrap_or_default();
-        let well = servers.iter().filter(|server| self.probes.is_well(place, **server)).count();
+        let of = servers.len();
+        let unwell = servers.into_iter().filter(|server| !self.probes.is_well(place, *server)).collect();
         let announced = self.reach.get(&address) == Some(&Reach::Network);
-        Ok(Outcome::Held { address, well, of: servers.len(), announced })
+        Ok(Outcome::Held { address, unwell, of, announced })
     }
 
     async fn report_failure(&mut self, why: &str) {
@@ -319,6 +355,7 @@ impl Keeper {
             "metadata": {"uid": balancer.metadata.uid, "resourceVersion": balancer.metadata.resource_version},
             "status": {
                 "address": Some(&status.address).filter(|address| !address.is_empty()),
+                "unhealthyServers": Some(&status.unhealthy_servers).filter(|servers| !servers.is_empty()),
                 "conditions": status.conditions,
             },
         });
@@ -330,10 +367,14 @@ impl Keeper {
                 true
             }
             Err(why) => {
-                if !api::is_conflict(&why) && !api::is_not_found(&why) {
-                    tracing::warn!(%why, namespace = place.0, name = place.1, "a load balancer's status cannot be written");
-                }
-                self.changed.insert(place.clone());
+                match api::is_conflict(&why) || api::is_not_found(&why) {
+                    true => self.changed.insert(place.clone()),
+                    false => {
+                        let (namespace, name) = (&place.0, &place.1);
+                        tracing::warn!(%why, namespace, name, "a load balancer's status cannot be written");
+                        self.late.insert(place.clone())
+                    }
+                };
                 false
             }
         }

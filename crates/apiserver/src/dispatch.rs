@@ -18,7 +18,7 @@ use crate::{
     authorization::{self, Decision},
     body, console, discovery,
     fairness::queues::Seat,
-    identity::{PeerCertificate, User, credentials, session_cookie},
+    identity::{ANONYMOUS, PeerCertificate, Rejected, User, credentials, session_cookie},
     machines,
     metrics::RequestLabels,
     negotiate,
@@ -119,7 +119,7 @@ impl ApiServer {
                 .answer_public(parts, path, query, peer, login.as_ref().map(|taken| &taken.body))
                 .await;
         }
-        let user = self.identify(parts, peer, trail)?;
+        let user = self.identify(parts, target, peer, trail)?;
         if let Target::Path(path) = target
             && let Some(place) = rancher::place(path)
         {
@@ -186,20 +186,35 @@ impl ApiServer {
     }
 
     /// Authenticates, and impersonates when that is asked for and allowed.
-    fn identify(&self, parts: &mut Parts, peer: &Peer, trail: &mut Trail) -> Result<Arc<User>, ApiError> {
+    fn identify(
+        &self,
+        parts: &mut Parts,
+        target: &Target,
+        peer: &Peer,
+        trail: &mut Trail,
+    ) -> Result<Arc<User>, ApiError> {
         let user = match &peer.identity {
             Some(user) => user.clone(),
-            None => self.authenticator.authenticate(peer.certificate.as_deref(), &parts.headers).map_err(
-                |why| {
+            None => match self.authenticator.authenticate(peer.certificate.as_deref(), &parts.headers) {
+                Ok(user) => user,
+                // It must not keep its browser from what everybody sees.
+                Err(Rejected::Cookie(_)) if self.is_for_everybody(&parts.method, target) => User::anonymous(),
+                Err(why) => {
                     tracing::debug!(%why, "a credential was refused");
-                    ApiError::unauthorized()
-                },
-            )?,
+                    return Err(ApiError::unauthorized());
+                }
+            },
         };
-        let explicit = peer.identity.is_some() || peer.certificate.is_some();
-        if explicit || credentials::is_presented(&parts.headers) {
+        if peer.identity.is_none() && peer.certificate.is_some() {
+            // A browser that was given a certificate shows it for whatever page asks, as it sends cookies. Programs say
+            // nothing of pages.
+            trail.known(&user);
+            session_cookie::is_not_foreign(parts).map_err(|why| ApiError::cross_site(&why))?;
+        } else if peer.identity.is_some() || credentials::is_presented(&parts.headers) {
             parts.extensions.insert(credentials::Explicit);
-        } else if let Ok(Some(session)) = session_cookie::token(&parts.headers) {
+        } else if user.name != ANONYMOUS
+            && let Ok(Some(session)) = session_cookie::token(&parts.headers)
+        {
             trail.known(&user);
             session_cookie::check(parts, &session).map_err(|why| ApiError::cross_site(&why))?;
         }
@@ -208,6 +223,17 @@ impl ApiServer {
         let user = self.impersonate(user, &mut parts.headers)?;
         trail.acts_as(&user);
         Ok(user)
+    }
+
+    /// Whether it is shown to who has not said who they are.
+    fn is_for_everybody(&self, method: &Method, target: &Target) -> bool {
+        let Target::Path(path) = target else { return false };
+        if rancher::is_for_everybody(method, path) {
+            return true;
+        }
+        let verb = method.as_str().to_ascii_lowercase();
+        let attributes = Attributes { verb: &verb, path: Some(path), ..Attributes::default() };
+        self.authorizer.authorize(&User::anonymous(), &attributes).is_allowed()
     }
 
     /// Whether somebody may do what they ask for; the audit has the answer.

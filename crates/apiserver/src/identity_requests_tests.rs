@@ -17,7 +17,7 @@ use crate::{
     identity::{
         MASTERS, SigningKeys, User,
         api_tokens::{Purpose, TokenWish},
-        generate_key_pem,
+        certificate, generate_key_pem,
         users::NewUser,
     },
 };
@@ -254,4 +254,37 @@ async fn nobody_takes_a_username_that_is_held() {
     assert_eq!(renamed.0, 422, "{}", renamed.1);
     let kept = house.as_root(Method::PUT, &format!("{USERS_API}/user-jo"), twin("user-jo", "jo")).await;
     assert_eq!(kept.0, 200, "{}", kept.1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_a_browser_shows_is_no_more_a_wish_than_a_cookie() {
+    let house = house().await;
+    let certificate = certificate(Some("root"), &[MASTERS], 2200);
+    let peer = Peer { certificate: Some(Arc::new(certificate)), ..Peer::default() };
+    let host = ("host", "sheaf.example:6443");
+    let map = json!({"metadata": {"name": "m"}});
+    for foreign in [
+        ("origin", "https://evil.example"),
+        ("origin", "http://sheaf.example:6443"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        for (method, uri) in [(Method::POST, MAPS), (Method::GET, MAPS), (Method::GET, "/v1/subscribe")] {
+            let (code, answer) = house.ask_with(method, uri, &[host, foreign], map.clone(), &peer).await;
+            assert_eq!(code, 422, "{foreign:?} {uri}: {answer}");
+        }
+    }
+    // A page of ours may, what a person typed may, and a program, which says nothing of pages.
+    let own = [("origin", "https://sheaf.example:6443"), ("sec-fetch-site", "same-origin")];
+    let typed = [("sec-fetch-site", "none"), ("accept", "application/json")];
+    let (code, answer) = house.ask_with(Method::POST, MAPS, &[&[host][..], &own].concat(), map, &peer).await;
+    assert_eq!(code, 201, "{answer}");
+    for headers in [&own[..], &typed[..], &[]] {
+        let headers = [&[host][..], headers].concat();
+        assert_eq!(house.ask_with(Method::GET, MAPS, &headers, Value::Null, &peer).await.0, 200);
+    }
+    // A bearer's token beside a certificate changes nothing: it is the certificate that counts.
+    let both = [host, ("authorization", "Bearer x"), ("origin", "https://evil.example")];
+    assert_eq!(house.ask_with(Method::GET, MAPS, &both, Value::Null, &peer).await.0, 422);
 }

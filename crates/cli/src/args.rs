@@ -221,7 +221,7 @@ pub enum UserCommand {
     /// Delete a user, with everything that is bound to the name
     Delete(DeleteUserArgs),
     /// Give a user or a group a role: view, edit, admin or any other ClusterRole
-    Grant(GrantArgs),
+    Grant(GiveArgs),
     /// Take away a role that `grant` gave
     Revoke(GrantArgs),
 }
@@ -260,6 +260,15 @@ pub struct DeleteUserArgs {
     pub name: String,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct GiveArgs {
+    #[command(flatten)]
+    pub grant: GrantArgs,
+    /// The user is known by a certificate or a service account's token, and is none of `sheaf user list`
+    #[arg(long, conflicts_with = "group")]
+    pub elsewhere: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -93,6 +93,8 @@ pub struct Grant {
     /// `None` for all of them.
     pub namespace: Option<String>,
     pub is_group: bool,
+    /// Whether it is given to somebody of whom the cluster has no object.
+    pub is_elsewhere: bool,
 }
 
 pub fn user(command: UserCommand, host: &Host) -> Result<UserConfig, BadSetting> {
@@ -119,8 +121,8 @@ pub fn user(command: UserCommand, host: &Host) -> Result<UserConfig, BadSetting>
             (args.cluster, UserWish::Delete { name: path_segment("NAME", args.name)? })
         }
         UserCommand::Grant(args) => {
-            let (cluster, grant) = grant(args)?;
-            (cluster, UserWish::Grant(grant))
+            let (cluster, grant) = grant(args.grant)?;
+            (cluster, UserWish::Grant(Grant { is_elsewhere: args.elsewhere, ..grant }))
         }
         UserCommand::Revoke(args) => {
             let (cluster, grant) = grant(args)?;
@@ -136,6 +138,7 @@ fn grant(args: GrantArgs) -> Result<(ClusterArgs, Grant), BadSetting> {
         role: path_segment("ROLE", args.role)?,
         namespace: args.namespace.map(|namespace| name("--namespace", namespace)).transpose()?,
         is_group: args.group,
+        is_elsewhere: false,
     };
     Ok((args.cluster, grant))
 }
@@ -297,8 +300,11 @@ mod tests {
             role: "edit".into(),
             namespace: namespace.map(str::to_owned),
             is_group,
+            is_elsewhere: false,
         };
         assert_eq!(wish(&["grant", "anna", "edit", "-n", "web"]), UserWish::Grant(grant(Some("web"), false)));
+        let to_robot = wish(&["grant", "anna", "edit", "-n", "web", "--elsewhere"]);
+        assert_eq!(to_robot, UserWish::Grant(Grant { is_elsewhere: true, ..grant(Some("web"), false) }));
         let everywhere = wish(&["revoke", "anna", "edit", "--everywhere", "--group"]);
         assert_eq!(everywhere, UserWish::Revoke(grant(None, true)));
         let both = ["sheaf", "user", "grant", "anna", "edit", "-n", "web", "--everywhere"];

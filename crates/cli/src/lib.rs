@@ -22,6 +22,7 @@ pub mod image;
 pub mod image_download;
 pub mod install;
 pub mod kubeconfig;
+mod nearest_name;
 mod node_name;
 mod progress;
 mod secret;

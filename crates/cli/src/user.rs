@@ -13,6 +13,7 @@ use crate::{
     Secret,
     client_config::{Grant, UserConfig, UserWish},
     cluster::{Cluster, ClusterError},
+    nearest_name::nearest,
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -24,6 +25,14 @@ pub enum UserError {
     Cluster(#[from] ClusterError),
     #[error("the cluster did not do it: {0}")]
     Refused(String),
+    #[error("the cluster did not do it: {0}")]
+    Missing(String),
+    #[error(
+        "there is no user {who:?}{}: a role for who is known by a certificate or a service account alone is given with \
+         --elsewhere, and one for a group with --group",
+        .meant.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+    )]
+    Stranger { who: String, meant: Option<String> },
     #[error(
         "there is a binding {binding:?} already, and it binds something else: give or take the role with kubectl"
     )]
@@ -55,12 +64,10 @@ pub async fn run(config: &UserConfig, chance: &Chance) -> Result<String, UserErr
         }
         UserWish::SetPassword { name, password } => {
             let (secret, is_drawn) = given_or_drawn(password.as_ref(), chance);
-            let path = format!("/v3/users/{name}");
-            let body = json!({"newPassword": secret.reveal()});
-            ask(Method::POST, &format!("{path}?action=setpassword"), Some(body)).await?;
-            if is_drawn {
-                ask(Method::PUT, &path, Some(json!({"mustChangePassword": true}))).await?;
-            }
+            let path = format!("/v3/users/{name}?action=setpassword");
+            // In one request: a password that was shown must never be good for more than one login.
+            let body = json!({"newPassword": secret.reveal(), "mustChangePassword": is_drawn});
+            ask(Method::POST, &path, Some(body)).await?;
             Ok(format!(
                 "the password of {name} is set; sessions of theirs have ended\n{}",
                 told(&secret, is_drawn)
@@ -71,6 +78,7 @@ pub async fn run(config: &UserConfig, chance: &Chance) -> Result<String, UserErr
             Ok(format!("user {name} is deleted, and what was bound to the name goes with it\n"))
         }
         UserWish::Grant(grant) => {
+            is_somebody(&cluster, grant).await?;
             let binding = binding(grant);
             match ask(Method::POST, &collection(grant), Some(binding.clone())).await {
                 Ok(_) => {}
@@ -95,6 +103,33 @@ pub async fn run(config: &UserConfig, chance: &Chance) -> Result<String, UserErr
     }
 }
 
+/// A role for a name that nobody has does nothing, until somebody is given the name.
+async fn is_somebody(cluster: &Cluster, grant: &Grant) -> Result<(), UserError> {
+    if grant.is_group || grant.is_elsewhere {
+        return Ok(());
+    }
+    match ask(cluster, Method::GET, &format!("/v3/users/{}", grant.who), None).await {
+        Err(UserError::Missing(_)) => {}
+        // Who may not read users may still give roles, and must know to whom.
+        Ok(_) | Err(UserError::Refused(_)) => return Ok(()),
+        Err(why) => return Err(why),
+    }
+    let page = ask(cluster, Method::GET, "/v3/users", None).await?;
+    Err(UserError::Stranger { who: grant.who.clone(), meant: meant(&grant.who, &page["data"]) })
+}
+
+/// The user whose name or username is what was typed, or nearly.
+fn meant(typed: &str, users: &Value) -> Option<String> {
+    let users = || users.as_array().into_iter().flatten();
+    let text = |user: &Value, field: &str| user[field].as_str().unwrap_or_default().to_owned();
+    if let Some(user) = users().find(|user| user["username"] == typed) {
+        // Roles are bound to the name of the object, which may be another.
+        return Some(text(user, "id"));
+    }
+    let names: Vec<String> = users().map(|user| text(user, "id")).collect();
+    nearest(typed, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
 async fn ask(cluster: &Cluster, method: Method, path: &str, body: Option<Value>) -> Result<Value, UserError> {
     let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
     let request = Request::builder()
@@ -106,6 +141,9 @@ async fn ask(cluster: &Cluster, method: Method, path: &str, body: Option<Value>)
     match cluster.objects.request_text(request).await {
         Ok(text) if text.is_empty() => Ok(Value::Null),
         Ok(text) => serde_json::from_str(&text).map_err(|why| UserError::Refused(why.to_string())),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            Err(UserError::Missing(sentence(&status.message)))
+        }
         Err(kube::Error::Api(status)) => Err(UserError::Refused(sentence(&status.message))),
         Err(why) => Err(ClusterError::from(why).into()),
     }
@@ -204,6 +242,7 @@ mod tests {
             role: "edit".into(),
             namespace: namespace.map(str::to_owned),
             is_group,
+            is_elsewhere: false,
         };
         let in_web = binding(&grant(Some("web"), false));
         assert_eq!(
@@ -220,6 +259,16 @@ mod tests {
             (&json!("ClusterRoleBinding"), &json!("group-anna-edit"))
         );
         assert!(is_same(&in_web, &in_web) && !is_same(&in_web, &everywhere));
+    }
+
+    #[test]
+    fn who_is_meant_is_who_the_roles_are_bound_to() {
+        let users = json!([{"id": "anna", "username": "anna"}, {"id": "user-x7k2p", "username": "J. Doe"}]);
+        assert_eq!(meant("ana", &users).as_deref(), Some("anna"));
+        assert_eq!(meant("J. Doe", &users).as_deref(), Some("user-x7k2p"));
+        assert_eq!(meant("zoe", &users), None);
+        let stranger = UserError::Stranger { who: "ana".into(), meant: Some("anna".into()) };
+        assert!(stranger.to_string().starts_with("there is no user \"ana\"; did you mean \"anna\"?: "));
     }
 
     #[test]

@@ -162,6 +162,10 @@ impl Balancers {
         // What of these is only late wakes us when it comes.
         let remembered = eyes.remembered();
         let balancers: Vec<Arc<LoadBalancer>> = remembered.list("").await?;
+        let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
+        for balancer in &balancers {
+            *loads.entry(&balancer.status.node_name).or_default() += 1;
+        }
         let backends = match &balancer {
             Some(balancer) if !balancer.typed.spec.is_for_cluster() => {
                 backends(&remembered, place, balancer).await?
@@ -176,7 +180,7 @@ impl Balancers {
                 .flat_map(|pool| Block::of_machines(&pool.spec))
                 .chain(nodes.iter().flat_map(|node| Block::of_node(node)))
                 .collect(),
-            nodes: nodes.iter().map(|node| candidate(node, &balancers)).collect(),
+            nodes: nodes.iter().map(|node| candidate(node, &loads)).collect(),
             backends,
         })
     }
@@ -296,7 +300,8 @@ async fn backends(
     Ok(Backends::of(&balancer.typed.spec, machines))
 }
 
-fn candidate(node: &Node, balancers: &[Arc<LoadBalancer>]) -> Candidate {
+/// `loads` is how many addresses each node holds.
+fn candidate(node: &Node, loads: &BTreeMap<&str, usize>) -> Candidate {
     let name = node.metadata.name.clone().unwrap_or_default();
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let said = |kind: &str| conditions.clone().find(|condition| condition.type_ == kind);
@@ -307,6 +312,6 @@ fn candidate(node: &Node, balancers: &[Arc<LoadBalancer>]) -> Candidate {
         (None, false) => Some("it is not ready".to_owned()),
         (None, true) => None,
     };
-    let load = balancers.iter().filter(|balancer| balancer.status.node_name == name).count();
+    let load = loads.get(name.as_str()).copied().unwrap_or_default();
     Candidate { name, cannot, load }
 }

@@ -232,14 +232,19 @@ fn is_held(seen: &Seen<'_>, balancer: &LoadBalancer, address: &str) -> bool {
 }
 
 /// The node that holds its address: the one that does, while it is there at all, since only the node itself can say that it
-/// let go. Otherwise the one that holds the fewest.
-pub fn choose_node(current: &str, nodes: &[Candidate]) -> Result<String, String> {
-    if nodes.iter().any(|node| node.name == current) {
+/// let go. One that said so and cannot forward does not keep it. Otherwise the one that holds the fewest.
+pub fn choose_node(current: &str, has_let_go: bool, nodes: &[Candidate]) -> Result<String, String> {
+    let found = nodes.iter().find(|node| node.name == current);
+    if found.is_some_and(|node| node.cannot.is_none() || !has_let_go) {
         return Ok(current.to_owned());
     }
     let able = nodes.iter().filter(|node| node.cannot.is_none());
     if let Some(node) = able.min_by_key(|node| (node.load, node.name.as_str())) {
         return Ok(node.name.clone());
+    }
+    if found.is_some() {
+        // No other is better, and this one may be again.
+        return Ok(current.to_owned());
     }
     let why: Vec<String> = nodes
         .iter()
@@ -278,7 +283,10 @@ fn status_of(
 
 fn for_machines(seen: &Seen<'_>, status: &mut LoadBalancerStatus) -> Result<(), (&'static str, String)> {
     status.backend_servers = seen.backends.addresses.iter().map(ToString::to_string).collect();
-    status.node_name = choose_node(&status.node_name, seen.nodes).map_err(|why| ("NoNodeCanForward", why))?;
+    // It says an address before it has it, on the condition that nobody wrote meanwhile: who says none takes none.
+    let has_let_go = status.address.is_empty();
+    status.node_name =
+        choose_node(&status.node_name, has_let_go, seen.nodes).map_err(|why| ("NoNodeCanForward", why))?;
     let node = seen.nodes.iter().find(|node| node.name == status.node_name);
     if let Some(why) = node.and_then(|node| node.cannot.as_ref()) {
         return Err(("NodeCannotForward", format!("node {} does not forward: {why}", status.node_name)));

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 type Texts = BTreeMap<String, String>;
 
-const CREATOR_LABEL: &str = "harvesterhci.io/creator";
+/// Who made a machine.
+pub const CREATOR_LABEL: &str = "harvesterhci.io/creator";
 /// What makes the machines of guest clusters.
-const NODE_DRIVER: &str = "docker-machine-driver-harvester";
+pub const NODE_DRIVER: &str = "docker-machine-driver-harvester";
 const KEYS: [&str; 3] =
     ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"];
 

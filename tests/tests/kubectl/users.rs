@@ -59,6 +59,11 @@ fn anna_runs_machines_in_one_namespace_and_nothing_else() {
     assert!(said.contains("user anna is made"), "{said}");
     done(&["grant", "anna", "edit", "--namespace", "users-web"]);
     done(&["grant", "anna", "edit", "--namespace", "users-web"]);
+    // A slip gives nobody anything; who is known elsewhere is said to be.
+    let (code, slip) = sheaf(&["grant", "ana", "edit", "--namespace", "users-web"]);
+    assert!(code != 0 && slip.contains("no user \"ana\"; did you mean \"anna\"?"), "{slip}");
+    done(&["grant", "robot", "view", "--namespace", "users-web", "--elsewhere"]);
+    done(&["revoke", "robot", "view", "--namespace", "users-web"]);
     assert!(done(&["list"]).contains("anna   "));
     let anna = sign_in(&admin, "anna", &drawn(&said)).with(&["--namespace", "users-web"]);
     assert_eq!(anna.json(&["auth", "whoami"])["status"]["userInfo"]["username"], "anna");

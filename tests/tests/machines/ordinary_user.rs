@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sheaf_tests::{
     machines::{Farm, MACHINES, rich_machine},
     node::{Node, ORDINARY_USER, Rights},
@@ -56,6 +56,8 @@ fn an_ordinary_user_runs_machines_and_is_told_what_root_would_add() {
         assert!(log.contains(words), "{words:?} is not in {log}");
     }
 
+    lets_go_of_what_it_held_when_it_could(&farm);
+
     // It outlives its node here, too, and goes without a trace.
     let mut farm = farm;
     farm.node.kill();
@@ -68,4 +70,38 @@ fn an_ordinary_user_runs_machines_and_is_told_what_root_would_add() {
     patience::until("nothing to be left of it", || {
         (farm.leftovers(&uids).is_empty() && farm.processes(UUID).is_empty()).then_some(())
     });
+}
+
+/// A node that had taps once is named by load balancers still.
+fn lets_go_of_what_it_held_when_it_could(farm: &Farm) {
+    const GROUP: &str = "/apis/loadbalancer.harvesterhci.io/v1beta1";
+    let of = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": kind, "metadata": {"name": name},
+            "spec": spec})
+    };
+    let everybody = json!([{"namespace": "*", "project": "*", "guestCluster": "*"}]);
+    // None that the host may have by chance.
+    let subnet = format!("10.{}.251.0/29", 64 + std::process::id() % 128);
+    let pool = json!({"ranges": [{"subnet": subnet}], "selector": {"scope": everybody}});
+    farm.api().post(&format!("{GROUP}/ippools"), &of("IPPool", "pool", pool)).object();
+    let listeners = json!([{"name": "web", "port": 80, "protocol": "TCP", "backendPort": 8080}]);
+    let balancer =
+        of("LoadBalancer", "lb", json!({"workloadType": "vm", "ipam": "pool", "listeners": listeners}));
+    let all = format!("{GROUP}/namespaces/default/loadbalancers");
+    farm.api().post(&all, &balancer).object();
+    let path = format!("{all}/lb");
+    let address = patience::until("an address to be allocated", || {
+        let balancer = farm.api().get(&path).object();
+        balancer["status"]["allocatedAddress"]["ip"].as_str().map(str::to_owned)
+    });
+    let held = json!({"status": {"nodeName": "n1", "address": address}});
+    farm.api().patch(&path, "merge", &held.to_string()).object();
+    patience::until("the node to let go", || {
+        let balancer = farm.api().get(&path).object();
+        let forwarding = condition(&balancer, "Forwarding");
+        let says_why = forwarding["message"].as_str().is_some_and(|why| why.contains("no taps"));
+        (balancer["status"]["address"].is_null() && forwarding["status"] == "False" && says_why).then_some(())
+    });
+    farm.api().delete(&path);
+    patience::until("the balancer to be gone", || (farm.api().get(&path).code == 404).then_some(()));
 }

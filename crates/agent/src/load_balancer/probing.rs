@@ -46,38 +46,50 @@ impl Probes {
         Probes { outcomes, probes: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Probes these servers of a balancer and no others of it.
-    pub fn keep(&mut self, place: &Place, check: Option<&HealthCheck>, servers: &[Ipv4Addr]) {
-        let is_wanted = |(of, address): &(Place, Ipv4Addr), probe: &Probe| {
-            of != place || (servers.contains(address) && check == Some(&probe.check))
-        };
-        self.remove(|key, probe| !is_wanted(key, probe));
+    /// Probes these servers of a balancer and no others of it. `known` is what is known of one that was not probed yet.
+    pub fn keep(
+        &mut self,
+        place: &Place,
+        check: Option<&HealthCheck>,
+        servers: &[Ipv4Addr],
+        known: impl Fn(Ipv4Addr) -> Health,
+    ) {
+        let mut was = BTreeMap::new();
+        self.probes.retain(|(of, address), probe| {
+            let keep = of != place || (servers.contains(address) && check == Some(&probe.check));
+            if !keep {
+                probe.task.abort();
+                was.insert(*address, probe.health);
+            }
+            keep
+        });
         let Some(check) = check else { return };
         for address in servers {
             let key = (place.clone(), *address);
             if !self.probes.contains_key(&key) {
+                // Another check begins with what the one before found.
+                let health = match was.get(address) {
+                    None | Some(Health::Unknown) => known(*address),
+                    Some(health) => Health::known(health.is_well()),
+                };
                 let told = Told { place: place.clone(), address: *address, went_well: false };
                 let task = self.tasks.spawn(probe(told, check.clone(), self.outcomes.clone()));
-                self.probes.insert(key, Probe { check: check.clone(), health: Health::Unknown, task });
+                self.probes.insert(key, Probe { check: check.clone(), health, task });
             }
         }
     }
 
     /// Ends the probes of other balancers.
     pub fn retain(&mut self, is_wanted: impl Fn(&Place) -> bool) {
-        self.remove(|(place, _), _| !is_wanted(place));
-        // Those that ended are let go of.
-        while self.tasks.try_join_next().is_some() {}
-    }
-
-    fn remove(&mut self, is_over: impl Fn(&(Place, Ipv4Addr), &Probe) -> bool) {
-        self.probes.retain(|key, probe| {
-            let keep = !is_over(key, probe);
+        self.probes.retain(|(place, _), probe| {
+            let keep = is_wanted(place);
             if !keep {
                 probe.task.abort();
             }
             keep
         });
+        // Those that ended are let go of.
+        while self.tasks.try_join_next().is_some() {}
     }
 
     /// A server that is not probed counts as well.
@@ -128,7 +140,8 @@ mod tests {
         let (outcomes, mut told) = mpsc::channel(8);
         let mut probes = Probes::new(outcomes);
         let (place, server) = (("d".to_owned(), "lb".to_owned()), Ipv4Addr::LOCALHOST);
-        probes.keep(&place, Some(&check), &[server]);
+        let unknown = |_| Health::Unknown;
+        probes.keep(&place, Some(&check), &[server], unknown);
         assert!(probes.is_well(&place, server), "before anybody looked");
         assert_eq!(probes.learn(&told.recv().await.unwrap()), None, "it is as it was taken for");
         drop(listener);
@@ -146,7 +159,30 @@ mod tests {
             }
         };
         assert_eq!(up, (place.clone(), server, true));
-        probes.keep(&place, None, &[server]);
+        probes.keep(&place, None, &[server], unknown);
         assert!(probes.is_well(&place, server), "without a check everybody is");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_of_a_server_is_where_its_probe_begins_and_where_the_next_one_goes_on() {
+        let check = |failure_threshold| HealthCheck {
+            port: 1,
+            success_threshold: 2,
+            failure_threshold,
+            period_seconds: 1,
+            timeout_seconds: 1,
+        };
+        let mut probes = Probes::new(mpsc::channel(8).0);
+        let place = ("d".to_owned(), "lb".to_owned());
+        let [up, down] = [7, 8].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let fails = |address| Told { place: place.clone(), address, went_well: false };
+        probes.keep(&place, Some(&check(3)), &[up, down], |server| Health::known(server == up));
+        assert!(probes.is_well(&place, up) && !probes.is_well(&place, down));
+        assert_eq!((probes.learn(&fails(up)), probes.learn(&fails(up))), (None, None));
+        // The check is changed: neither does it begin anew with nothing known, nor go on counting by other rules.
+        probes.keep(&place, Some(&check(2)), &[up, down], |_| Health::Unknown);
+        assert!(probes.is_well(&place, up) && !probes.is_well(&place, down));
+        assert_eq!(probes.learn(&fails(up)), None);
+        assert_eq!(probes.learn(&fails(up)), Some((place.clone(), up, false)));
     }
 }

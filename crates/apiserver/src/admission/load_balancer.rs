@@ -5,17 +5,25 @@
 //! cluster's cloud provider writes with the rest.
 
 use serde_json::{Value, json};
-use sheaf_planner::load_balancer::pool::Block;
-use sheaf_resources::kinds::{
-    ip_pool::IpPoolSpec,
-    load_balancer::{self, CLUSTER, CLUSTER_ANNOTATION, NETWORK_ANNOTATION},
-    load_balancer_ip_pool::{self, LoadBalancerIpPoolSpec},
+use sheaf_planner::{
+    load_balancer::pool::Block,
+    topology::{CREATOR_LABEL, NODE_DRIVER},
+};
+use sheaf_resources::{
+    kinds::{
+        ip_pool::IpPoolSpec,
+        load_balancer::{self, ADDRESS_FINALIZER, CLUSTER, CLUSTER_ANNOTATION, NETWORK_ANNOTATION},
+        load_balancer_ip_pool::{self, AddressRange, LoadBalancerIpPoolSpec},
+    },
+    object_meta,
+    rbac::Attributes,
 };
 
-use super::{machines, speaks_for_the_cluster};
+use super::{keep_status, machines, speaks_for_the_cluster};
 use crate::{
     ApiServer,
     cache::place,
+    request::Verb,
     rest::{Call, options::Freshness},
     status::ApiError,
 };
@@ -26,8 +34,6 @@ pub(super) const POOLS: &str = "ippools";
 
 /// Where a namespace says which project it is in: `cluster:project`.
 const PROJECT_OF_NAMESPACE: &str = "field.cattle.io/projectId";
-const CREATOR_LABEL: &str = "harvesterhci.io/creator";
-const NODE_DRIVER: &str = "docker-machine-driver-harvester";
 
 impl ApiServer {
     pub(super) fn admit_balancer(
@@ -36,13 +42,42 @@ impl ApiServer {
         new: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
-        keep_status(call, new, old);
+        keep_all_but_address(call, new, old);
+        self.keep_finalizer(call, new, old)?;
         // One on its way out is nobody who asks any more.
         if new["metadata"]["deletionTimestamp"].is_null() {
             let (project, network) = (self.project_of(call), self.network_of_cluster(call, new));
             load_balancer::complete(new, &project, &network);
         }
         Ok(())
+    }
+
+    /// What its node holds must not be given to others because its owner said so: the finalizer goes when the address is
+    /// nobody's. Who administers the addresses may take it away all the same, from one whose node never comes back.
+    fn keep_finalizer(&self, call: &Call<'_>, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let has = |balancer: &Value| object_meta::finalizers(balancer).contains(&ADDRESS_FINALIZER);
+        if speaks_for_the_cluster(call.user) || !old.is_some_and(has) || has(new) {
+            return Ok(());
+        }
+        // Who writes the whole of it and leaves this out meant nothing by it.
+        if call.request.verb == Verb::Update && !object_meta::is_being_deleted(new) {
+            match new["metadata"]["finalizers"].as_array_mut() {
+                Some(finalizers) => finalizers.push(ADDRESS_FINALIZER.into()),
+                None => new["metadata"]["finalizers"] = json!([ADDRESS_FINALIZER]),
+            }
+            return Ok(());
+        }
+        let asked = Attributes { verb: "update", group: GROUP, resource: POOLS, ..Attributes::default() };
+        match self.authorizer.authorize(call.user, &asked).is_allowed() {
+            true => Ok(()),
+            false => {
+                let why = format!(
+                    "the finalizer {ADDRESS_FINALIZER} goes by itself once no node holds the address; who may update \
+                     {POOLS}.{GROUP} can take it away"
+                );
+                Err(ApiError::refused(call.named(), &call.request.name, why))
+            }
+        }
     }
 
     /// No two pools give the same address, and none gives what machines may get.
@@ -85,12 +120,45 @@ impl ApiServer {
         }
     }
 
+    /// The other way round: machines get nothing that a pool of balancers gives. What was so before may stay so.
+    pub(super) async fn admit_machine_pool(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let read = |pool: &Value| serde_json::from_value::<IpPoolSpec>(pool["spec"].clone());
+        let Ok(spec) = read(new) else {
+            // Validation says what is wrong with it.
+            return Ok(());
+        };
+        let is_settled = old.is_some_and(|old| old["spec"] == new["spec"]);
+        if is_settled || !new["metadata"]["deletionTimestamp"].is_null() {
+            return Ok(());
+        }
+        self.reach(Freshness::Latest).await?;
+        let before = old.and_then(|old| read(old).ok());
+        for pool in self.all(GROUP, POOLS) {
+            let Ok(balancers) = serde_json::from_value::<LoadBalancerIpPoolSpec>(pool["spec"].clone()) else {
+                continue;
+            };
+            let was = before.as_ref().and_then(|before| shared(before, &balancers));
+            if let (Some(range), None) = (shared(&spec, &balancers), was) {
+                let name = pool["metadata"]["name"].as_str().unwrap_or_default();
+                let why = format!(
+                    "load balancers may get addresses from {} to {} of IPPool {name}: exclude those here first",
+                    range.first, range.last
+                );
+                return Err(ApiError::refused(call.named(), text_of(&new["metadata"]["name"]), why));
+            }
+        }
+        Ok(())
+    }
+
     fn overlap_with_machines(&self, spec: &LoadBalancerIpPoolSpec) -> Option<String> {
         self.all("network.harvesterhci.io", "ippools").into_iter().find_map(|pool| {
             let machines = serde_json::from_value::<IpPoolSpec>(pool["spec"].clone()).ok()?;
-            let blocks = Block::of_machines(&machines);
-            let ranges = spec.address_ranges();
-            let range = ranges.iter().find(|range| blocks.iter().any(|block| block.overlaps(range)))?;
+            let range = shared(&machines, spec)?;
             Some(format!(
                 "machines on network {} may get addresses from {} to {}; exclude those there first",
                 machines.network_name, range.first, range.last
@@ -141,21 +209,31 @@ pub(super) fn admit_pool_deletion(pool: &Value) -> Result<(), ApiError> {
     }
 }
 
-fn keep_status(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
-    if speaks_for_the_cluster(call.user) {
+/// A range of the balancers' of which machines may get something.
+fn shared(machines: &IpPoolSpec, balancers: &LoadBalancerIpPoolSpec) -> Option<AddressRange> {
+    let blocks = Block::of_machines(machines);
+    let mut ranges = balancers.address_ranges().into_iter();
+    ranges.find(|range| blocks.iter().any(|block| block.overlaps(range)))
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The address of one for a cluster in machines is that cluster's to say; whether it is one was settled when it was made.
+fn keep_all_but_address(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
+    let said = new["status"]["address"].as_str().unwrap_or_default().to_owned();
+    keep_status(call, new, old);
+    let workload = old.unwrap_or(new)["spec"]["workloadType"].as_str();
+    if speaks_for_the_cluster(call.user) || workload != Some(CLUSTER) {
         return;
     }
-    let said = new["status"]["address"].as_str().unwrap_or_default().to_owned();
-    let mut status =
-        old.map(|old| old["status"].clone()).filter(Value::is_object).unwrap_or_else(|| json!({}));
-    if new["spec"]["workloadType"] == CLUSTER {
-        match said.is_empty() {
-            true => drop(status.as_object_mut().and_then(|status| status.remove("address"))),
-            false => status["address"] = json!(said),
-        }
+    match said.is_empty() {
+        true => drop(new["status"].as_object_mut().and_then(|status| status.remove("address"))),
+        false => new["status"]["address"] = json!(said),
     }
-    match status.as_object().is_some_and(|status| !status.is_empty()) {
-        true => new["status"] = status,
-        false => drop(new.as_object_mut().and_then(|fields| fields.remove("status"))),
+    let is_empty = new["status"].as_object().is_none_or(|status| status.is_empty());
+    if is_empty && let Some(fields) = new.as_object_mut() {
+        fields.remove("status");
     }
 }

@@ -39,6 +39,7 @@ mod snapshot_quota;
 mod storage;
 mod support_bundle;
 mod template;
+mod token;
 mod virtual_machine;
 
 use serde_json::Value;
@@ -169,6 +170,8 @@ impl ApiServer {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
             }
+            (api_tokens::GROUP, api_tokens::TOKENS) if old.is_none() => self.complete_token(new).await,
+            ("network.harvesterhci.io", "ippools") => self.admit_machine_pool(call, new, old).await,
             (load_balancer::GROUP, load_balancer::BALANCERS) => self.admit_balancer(call, new, old),
             (load_balancer::GROUP, load_balancer::POOLS) => self.admit_balancer_pool(call, new, old).await,
             _ => Ok(()),

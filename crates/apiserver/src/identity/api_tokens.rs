@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use super::{
     Directory, User,
     objects::{is_being_deleted, is_made_for, made_for, text, texts, uid},
+    stored_password::{hash_of, id_of},
     user::{AUTHENTICATED, LOCAL_AUTHENTICATED, MUST_CHANGE_PASSWORD, REQUEST_TOKEN},
 };
 
@@ -41,6 +42,8 @@ pub enum ApiTokenError {
     NoUser,
     #[error("the user of the API token is disabled")]
     UserDisabled,
+    #[error("the password that the API token was made with is no longer the user's")]
+    OldPassword,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,6 +54,9 @@ pub struct TokenWish {
     pub ttl_millis: i64,
     pub description: String,
     pub purpose: Purpose,
+    /// The password that a session, or a kubeconfig in place of one, is made with: what [`id_of`] calls it. Several
+    /// stand with spaces between them.
+    pub password: String,
 }
 
 /// What a token is made for.
@@ -68,6 +74,8 @@ pub enum Purpose {
 /// The label that says what a token is for, as Rancher has it.
 const KIND_LABEL: &str = "authn.management.cattle.io/kind";
 const KUBECONFIG: &str = "kubeconfig";
+/// Says which password a token was made with that ends with it.
+const PASSWORD_ANNOTATION: &str = "sheaf.io/made-with-password";
 
 /// Draws a token: the object to store, and what its bearer sends. The object's name may be taken already;
 /// draw again then.
@@ -108,6 +116,9 @@ pub fn mint(world: &World, wish: &TokenWish, user: &Value) -> (Value, Zeroizing<
     });
     if wish.purpose == Purpose::Kubeconfig {
         object["metadata"]["labels"][KIND_LABEL] = KUBECONFIG.into();
+    }
+    if wish.purpose != Purpose::Program {
+        made_with(&mut object, &wish.password);
     }
     (object, bearer)
 }
@@ -161,6 +172,12 @@ fn stands_for(
     if !is_enabled(&user) {
         return Err(ApiTokenError::UserDisabled);
     }
+    if ends_with_the_password(object) {
+        let current = hash_of(directory, &user).map(|hash| id_of(&hash));
+        if !passwords_of(object).split(' ').any(|made_with| Some(made_with) == current.as_deref()) {
+            return Err(ApiTokenError::OldPassword);
+        }
+    }
     let mut bearer = user_of(&user);
     bearer.extra.insert(REQUEST_TOKEN.to_owned(), vec![name.to_owned()]);
     if ends_with_the_password(object) && must_change_password(&user) {
@@ -174,6 +191,15 @@ fn stands_for(
 pub(crate) fn ends_with_the_password(token: &Value) -> bool {
     let kind = token["metadata"]["labels"].get(KIND_LABEL);
     token.get("isDerived") == Some(&Value::Bool(false)) || kind.is_some_and(|kind| kind == KUBECONFIG)
+}
+
+/// Which passwords the token is good with, one of which must be the user's.
+pub(crate) fn passwords_of(token: &Value) -> &str {
+    token["metadata"]["annotations"].get(PASSWORD_ANNOTATION).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn made_with(token: &mut Value, passwords: &str) {
+    token["metadata"]["annotations"][PASSWORD_ANNOTATION] = passwords.into();
 }
 
 /// Whether the token was made with another one.
@@ -236,7 +262,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::identity::shelf::Shelf;
+    use crate::identity::{shelf::Shelf, stored_password::with_hash};
 
     fn person() -> Value {
         json!({ "metadata": { "name": "user-1", "uid": "u1" }, "username": "jo", "groups": ["ops", "system:masters"] })
@@ -245,7 +271,13 @@ mod tests {
     fn minted(world: &World, ttl_millis: i64) -> (Shelf, String, String) {
         let shelf = Shelf::default();
         shelf.put(GROUP, USERS, person());
-        let wish = TokenWish { user_id: "user-1".into(), ttl_millis, ..TokenWish::default() };
+        shelf.put("", "secrets", with_hash(None, &person(), "first"));
+        let wish = TokenWish {
+            user_id: "user-1".into(),
+            ttl_millis,
+            password: id_of("first"),
+            ..TokenWish::default()
+        };
         let (object, bearer) = mint(world, &wish, &person());
         let name = text(&object, "/metadata/name").to_owned();
         shelf.put(GROUP, TOKENS, object);
@@ -281,6 +313,43 @@ mod tests {
             shelf.put(GROUP, TOKENS, token);
             assert!(!held_up());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_good_with_the_password_it_was_made_with_and_no_other() {
+        let world = World::seeded(1);
+        let (shelf, name, bearer) = minted(&world, 0);
+        let check = || verify(&shelf, &world.clock, &bearer).map(drop);
+        assert_eq!(check(), Ok(()));
+        shelf.put("", "secrets", with_hash(None, &person(), "second"));
+        assert_eq!(check(), Err(ApiTokenError::OldPassword));
+        let mut session = Value::clone(&shelf.object(GROUP, TOKENS, "", &name).unwrap());
+        made_with(&mut session, &format!("{} {}", id_of("first"), id_of("second")));
+        shelf.put(GROUP, TOKENS, session.clone());
+        assert_eq!(check(), Ok(()), "it was carried over");
+        session["metadata"]["annotations"] = json!({});
+        shelf.put(GROUP, TOKENS, session.clone());
+        assert_eq!(check(), Err(ApiTokenError::OldPassword), "one that says none is of none");
+        shelf.remove("", "secrets", crate::identity::stored_password::PASSWORD_NAMESPACE, "user-1");
+        assert_eq!(
+            check(),
+            Err(ApiTokenError::OldPassword),
+            "where there is no password there is no session"
+        );
+        // What was made for a program was never the password's.
+        session["isDerived"] = json!(true);
+        shelf.put(GROUP, TOKENS, session);
+        assert_eq!(check(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_names_no_user_it_was_made_for_serves_nobody() {
+        let world = World::seeded(1);
+        let (shelf, name, bearer) = minted(&world, 0);
+        let mut token = Value::clone(&shelf.object(GROUP, TOKENS, "", &name).unwrap());
+        token["metadata"]["ownerReferences"] = json!([]);
+        shelf.put(GROUP, TOKENS, token);
+        assert_eq!(verify(&shelf, &world.clock, &bearer), Err(ApiTokenError::NoUser));
     }
 
     #[tokio::test(start_paused = true)]

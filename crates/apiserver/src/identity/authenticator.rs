@@ -1,8 +1,9 @@
 //! Finds out who a request is from.
 //!
 //! A client certificate first, as in the original; then a bearer token, which is an API token or a
-//! service-account token by its form; then the cookie of a browser's session. Nothing presented is anonymous. Something presented that is not good is
-//! refused, never anonymous: a client whose token expired must hear so, not wonder why it sees nothing.
+//! service-account token by its form; then the cookie of a browser's session. Nothing presented is anonymous. Something
+//! presented that is not good is refused, never anonymous: a client whose token expired must hear so, not wonder why it
+//! sees nothing. Of a cookie it is said apart ([`Rejected::Cookie`]), since a browser cannot but send it.
 
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ pub enum Rejected {
     ServiceAccountToken(#[from] VerifyError),
     #[error(transparent)]
     ApiToken(#[from] ApiTokenError),
+    /// Nobody put it there on purpose: a browser sends what it once was given, or what another page planted.
+    #[error("the session cookie is worth nothing")]
+    Cookie(#[source] Box<Rejected>),
 }
 
 pub struct Authenticator {
@@ -58,10 +62,14 @@ impl Authenticator {
         }
         match bearer_token(headers)? {
             Some(token) => Ok(self.authenticate_token(&token, &[])?.user),
-            None => match session_cookie::token(headers)? {
-                Some(token) => Ok(self.authenticate_token(&token, &[])?.user),
-                None => Ok(User::anonymous()),
-            },
+            None => self.authenticate_cookie(headers).map_err(|why| Rejected::Cookie(Box::new(why))),
+        }
+    }
+
+    fn authenticate_cookie(&self, headers: &HeaderMap) -> Result<Arc<User>, Rejected> {
+        match session_cookie::token(headers)? {
+            Some(token) => Ok(self.authenticate_token(&token, &[])?.user),
+            None => Ok(User::anonymous()),
         }
     }
 

@@ -125,7 +125,8 @@ async fn a_service_account_is_who_its_token_says() {
 async fn an_api_token_is_its_users_until_it_is_deleted_and_for_the_api_server_alone() {
     let house = house();
     let person = json!({ "metadata": { "name": "user-1", "uid": "u1" }, "username": "jo" });
-    let wish = api_tokens::TokenWish { user_id: "user-1".into(), ..Default::default() };
+    let purpose = api_tokens::Purpose::Program;
+    let wish = api_tokens::TokenWish { user_id: "user-1".into(), purpose, ..Default::default() };
     let (token, bearer) = api_tokens::mint(&house.world, &wish, &person);
     let name = token["metadata"]["name"].as_str().unwrap().to_owned();
     house.shelf.put(api_tokens::GROUP, api_tokens::USERS, person);
@@ -148,7 +149,8 @@ async fn who_came_in_with_a_token_is_nobody_once_it_ended_or_they_changed() {
         }
         person
     };
-    let wish = api_tokens::TokenWish { user_id: "user-1".into(), ..Default::default() };
+    let purpose = api_tokens::Purpose::Program;
+    let wish = api_tokens::TokenWish { user_id: "user-1".into(), purpose, ..Default::default() };
     let (token, bearer) = api_tokens::mint(&house.world, &wish, &person(json!({})));
     house.shelf.put(api_tokens::GROUP, api_tokens::USERS, person(json!({})));
     house.shelf.put(api_tokens::GROUP, api_tokens::TOKENS, token.clone());

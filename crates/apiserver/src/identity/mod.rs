@@ -23,12 +23,15 @@ mod refusal;
 pub mod reviews;
 pub mod service_accounts;
 pub mod session_cookie;
+pub(crate) mod stored_password;
 mod throttle;
 pub(crate) mod user;
 pub mod users;
 
 #[cfg(test)]
 pub(crate) mod shelf;
+#[cfg(test)]
+pub(crate) use certificate::tests::certificate;
 
 pub use authenticator::{Authenticator, Rejected};
 pub use certificate::PeerCertificate;

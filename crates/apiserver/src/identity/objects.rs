@@ -80,11 +80,15 @@ pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {
 }
 
 /// Whether what was made for a user was made for this very one, and not for one of the same name that is gone.
-/// What names no owner was made before its user's uid was known.
+/// What names no user was made for nobody.
 pub(crate) fn is_made_for(object: &Value, user: &Value) -> bool {
+    !uid(user).is_empty() && owning_users(object).any(|owner| text(owner, "/uid") == uid(user))
+}
+
+/// The users that an object says it was made for.
+pub(crate) fn owning_users(object: &Value) -> impl Iterator<Item = &Value> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let mut users = owners.into_iter().flatten().filter(|owner| text(owner, "/kind") == "User").peekable();
-    users.peek().is_none() || users.any(|owner| text(owner, "/uid") == uid(user))
+    owners.into_iter().flatten().filter(|owner| text(owner, "/kind") == "User")
 }
 
 /// The owner reference that says so; empty while the user has no uid.

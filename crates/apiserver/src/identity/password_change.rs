@@ -1,8 +1,10 @@
 //! Choosing a new password.
 //!
-//! What comes with it, in this order: the new hash, an end to the user's other sessions, and the word that no
-//! change is needed any more. A crash in between leaves a user who, having been asked to change it, is asked once
-//! more, with the new password as the current one.
+//! The new hash is what does it: with it every session ends that was made with the old password
+//! ([`stored_password`](super::stored_password)). Before it the session that asks is made good with the new one, too,
+//! and, where the user is to choose another one, that is written; after it, that the sessions are over, for who reads
+//! them, and that no change is needed any more. A crash in between leaves a user who, having been asked to change it, is
+//! asked once more, with the new password as the current one.
 //!
 //! A session is a login or a kubeconfig that somebody was given. Tokens that were made for programs stay: they were never
 //! the password's, and stopping them is its own decision.
@@ -13,9 +15,12 @@ use serde_json::{Value, json};
 
 use super::{
     WriteError,
-    api_tokens::{GROUP, TOKENS, USERS, ends_with_the_password, must_change_password},
+    api_tokens::{
+        GROUP, TOKENS, USERS, ends_with_the_password, made_with, must_change_password, passwords_of,
+    },
     objects::text,
     passwords::{WeakPassword, check_strength},
+    stored_password::id_of,
     users::{LocalUsers, LoginError, UserError},
 };
 
@@ -52,10 +57,15 @@ impl LocalUsers {
             return Err(ChangeError::User(WeakPassword::SameAsCurrent.into()));
         }
         check_strength(&username, new).map_err(UserError::from)?;
-        // Before, so that who is cut off in between is not left with a new password and somebody else's sessions; and
-        // after, for those who came in meanwhile.
-        self.end_sessions(id, session).await.map_err(UserError::from)?;
-        self.store_password(&*self.by_id(id)?, new).await?;
+        let hash = self
+            .hash(new)
+            .await
+            .map_err(|source| UserError::Password { id: id.to_owned(), source })
+            .map_err(ChangeError::from)?;
+        self.carry_over(session, &person.password, &id_of(&hash)).await.map_err(UserError::from)?;
+        // Only what the old password was compared with is replaced.
+        let user = self.by_id(id)?;
+        self.replace_hash(&user, &person.password, &hash).await.map_err(UserError::from)?;
         self.end_sessions(id, session).await.map_err(UserError::from)?;
         Ok(self.ask_for_a_change(id, false).await.map_err(UserError::from)?)
     }
@@ -69,10 +79,33 @@ impl LocalUsers {
     ) -> Result<(), UserError> {
         let user = self.by_id(id)?;
         check_strength(text(&user, "/username"), password)?;
-        self.end_sessions(id, "").await?;
+        if must_change_password {
+            // Else who is cut off in between has a password for good that was meant for one login.
+            self.ask_for_a_change(id, true).await?;
+        }
         self.store_password(&user, password).await?;
         self.end_sessions(id, "").await?;
         Ok(self.ask_for_a_change(id, must_change_password).await?)
+    }
+
+    /// Makes a session good with the new password before there is one, so that it never is not. The old one never comes
+    /// back: that it stays beside the new one does no harm.
+    async fn carry_over(&self, session: &str, old: &str, new: &str) -> Result<(), WriteError> {
+        let add = |token: &mut Value| {
+            let is_of_it = passwords_of(token).split(' ').any(|one| one == old);
+            if is_of_it && ends_with_the_password(token) {
+                made_with(token, &format!("{old} {new}"));
+            }
+            is_of_it
+        };
+        match session {
+            "" => Ok(()),
+            session => match self.change(TOKENS, session, add).await {
+                // It ended by itself, and is not begun again.
+                Err(WriteError::NotFound { .. }) => Ok(()),
+                done => done,
+            },
+        }
     }
 
     async fn ask_for_a_change(&self, id: &str, wanted: bool) -> Result<(), WriteError> {
@@ -84,7 +117,8 @@ impl LocalUsers {
         .await
     }
 
-    /// Disabled and not deleted: they are deleted when they are long past their end, as all tokens are.
+    /// They are over already, with their password; now they say so. Disabled and not deleted: they are deleted when they
+    /// are long past their end, as all tokens are.
     async fn end_sessions(&self, id: &str, kept: &str) -> Result<(), WriteError> {
         for token in self.directory.objects(GROUP, TOKENS) {
             let name = text(&token, "/metadata/name");
@@ -136,7 +170,7 @@ mod tests {
     use super::*;
     use crate::identity::{
         Directory,
-        api_tokens::{self, Purpose, TokenWish},
+        api_tokens::{self, ApiTokenError, Purpose, TokenWish},
         users::tests::{PASSWORD, house},
     };
 
@@ -189,7 +223,8 @@ mod tests {
         let (shelf, users) = house().await;
         let mut bearers = Vec::new();
         for purpose in [Purpose::Session, Purpose::Session, Purpose::Program, Purpose::Kubeconfig] {
-            let wish = TokenWish { user_id: "admin".into(), purpose, ..TokenWish::default() };
+            let password = users.login("admin", PASSWORD, None).await.unwrap().password;
+            let wish = TokenWish { user_id: "admin".into(), purpose, password, ..TokenWish::default() };
             bearers.push(users.mint_token(&wish).await.unwrap().1);
         }
         let world = World::seeded(1);
@@ -204,5 +239,38 @@ mod tests {
         users.set_password("admin", PASSWORD, true).await.unwrap();
         assert_eq!(works(), [false, false, true, false]);
         assert!(must_change_password(&shelf.object(GROUP, USERS, "", "admin").unwrap()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_was_on_its_way_while_the_password_changed_is_never_good() {
+        let (shelf, users) = house().await;
+        let person = users.login("admin", PASSWORD, None).await.unwrap();
+        users.set_password("admin", NEW, false).await.unwrap();
+        // Whoever signed in with the old password a moment before gets their session only now.
+        let mut bearers = Vec::new();
+        for purpose in [Purpose::Session, Purpose::Kubeconfig] {
+            let password = person.password.clone();
+            let wish = TokenWish { user_id: "admin".into(), purpose, password, ..TokenWish::default() };
+            bearers.push(users.mint_token(&wish).await.unwrap().1);
+        }
+        let clock = World::seeded(1).clock;
+        for bearer in &bearers {
+            let refused = api_tokens::verify(shelf.as_ref(), &clock, bearer);
+            assert_eq!(refused, Err(ApiTokenError::OldPassword));
+        }
+        // And the same password, chosen again, is another one.
+        users.set_password("admin", PASSWORD, false).await.unwrap();
+        assert!(api_tokens::verify(shelf.as_ref(), &clock, &bearers[0]).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_who_change_one_password_at_once_the_second_is_refused() {
+        let (shelf, users) = house().await;
+        let person = users.login("admin", PASSWORD, None).await.unwrap();
+        users.change_password("admin", PASSWORD, NEW, "", None).await.unwrap();
+        let user = shelf.object(GROUP, USERS, "", "admin").unwrap();
+        let late = users.replace_hash(&user, &person.password, "another").await;
+        assert!(matches!(late, Err(WriteError::Conflict { .. })), "{late:?}");
+        users.login("admin", NEW, None).await.unwrap();
     }
 }

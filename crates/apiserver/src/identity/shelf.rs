@@ -71,6 +71,10 @@ impl Objects for Shelf {
         if self.object(group, resource, ns, &name).is_some() {
             return Err(WriteError::AlreadyExists { resource: resource.into(), name });
         }
+        let mut object = object;
+        if text(&object, "/metadata/uid").is_empty() {
+            object["metadata"]["uid"] = format!("uid-{}", self.revision.load(Ordering::Relaxed)).into();
+        }
         self.put(group, resource, object.clone());
         Ok(object)
     }

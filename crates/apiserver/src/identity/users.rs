@@ -6,11 +6,11 @@
 //! namespace `cattle-local-user-passwords`, so that who may read users cannot take hashes home.
 //!
 //! A crash between the two writes of [`LocalUsers::create`] leaves a user without a password, who cannot log
-//! in. Changing it is in [`password_change`](super::password_change).
+//! in; who makes the same user again completes it. Changing a password is in
+//! [`password_change`](super::password_change).
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sheaf_world::World;
 use zeroize::Zeroizing;
@@ -18,12 +18,14 @@ use zeroize::Zeroizing;
 use super::{
     Directory, Objects, User, WriteError,
     api_tokens::{self, GROUP, TOKENS, TokenWish, USERS, is_enabled, must_change_password, user_of},
-    objects::{is_made_for, made_for, text, uid},
+    objects::{text, uid},
     passwords::{PasswordError, Passwords, WeakPassword},
+    stored_password::{hash_of, id_of, with_hash},
     throttle::{Attempt, Throttle},
 };
 
-pub const PASSWORD_NAMESPACE: &str = "cattle-local-user-passwords";
+pub use super::stored_password::PASSWORD_NAMESPACE;
+
 const TOKEN_NAME_DRAWS: usize = 8;
 /// Longer usernames are no names of objects: bindings and tokens are named after them.
 const LONGEST_NAME: usize = 63;
@@ -37,6 +39,8 @@ pub struct LocalUser {
     pub display_name: String,
     /// The person may do nothing else before choosing a new password.
     pub must_change_password: bool,
+    /// What the password they knew is called.
+    pub password: String,
     pub user: Arc<User>,
 }
 
@@ -110,7 +114,7 @@ impl LocalUsers {
         tokio::time::sleep(delay).await;
 
         let found = self.by_username(username);
-        let hash = found.as_ref().and_then(|user| self.stored_hash(user));
+        let hash = found.as_ref().and_then(|user| hash_of(self.directory.as_ref(), user));
         let verified = match &hash {
             Some(hash) => self.passwords.verify(password, hash).await,
             None => self.passwords.verify_nobody(password).await.map(|()| false),
@@ -118,7 +122,7 @@ impl LocalUsers {
         match (found, verified) {
             (Some(user), Ok(true)) if is_enabled(&user) => {
                 self.throttle.succeeded(&attempt);
-                Ok(local_user(&user))
+                Ok(local_user(&user, hash.as_deref().map(id_of).unwrap_or_default()))
             }
             (_, Err(PasswordError::Busy)) => {
                 self.throttle.abandoned(&attempt);
@@ -176,7 +180,12 @@ impl LocalUsers {
 
     /// Whether somebody signs in with it already, or is called so.
     pub(crate) fn is_taken(&self, username: &str) -> bool {
-        self.by_username(username).is_some() || self.by_id(username).is_ok()
+        self.find_taker(username).is_some()
+    }
+
+    /// Whoever signs in with it, or is called so.
+    pub(crate) fn find_taker(&self, username: &str) -> Option<Arc<Value>> {
+        self.by_username(username).or_else(|| self.find(username))
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Value>> {
@@ -191,14 +200,21 @@ impl LocalUsers {
 
     /// Whether the user exists and could log in.
     pub fn has_password(&self, id: &str) -> bool {
-        self.by_id(id).is_ok_and(|user| self.stored_hash(&user).is_some())
+        self.by_id(id).is_ok_and(|user| hash_of(self.directory.as_ref(), &user).is_some())
+    }
+
+    /// What the password of this user is called; empty if there is none.
+    pub(crate) fn password_of(&self, user: &Value) -> String {
+        hash_of(self.directory.as_ref(), user).map(|hash| id_of(&hash)).unwrap_or_default()
     }
 
     /// Creates the user, or completes one whose creation was cut off before its password was stored.
     pub async fn ensure(&self, new: &NewUser, password: &str) -> Result<(), UserError> {
         match self.by_id(&new.id) {
             Err(_) => self.create(new, password).await.map(drop),
-            Ok(user) if self.stored_hash(&user).is_none() => self.store_password(&user, password).await,
+            Ok(user) if hash_of(self.directory.as_ref(), &user).is_none() => {
+                self.store_password(&user, password).await
+            }
             Ok(_) => Ok(()),
         }
     }
@@ -230,15 +246,6 @@ impl LocalUsers {
         holder(self.directory.as_ref(), username)
     }
 
-    fn stored_hash(&self, user: &Value) -> Option<String> {
-        let id = text(user, "/metadata/name");
-        let secret = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id)?;
-        if !is_made_for(&secret, user) {
-            return None;
-        }
-        String::from_utf8(STANDARD.decode(text(&secret, "/data/password")).ok()?).ok()
-    }
-
     pub(super) async fn store_password(&self, user: &Value, password: &str) -> Result<(), UserError> {
         let id = text(user, "/metadata/name");
         let hash =
@@ -252,30 +259,32 @@ impl LocalUsers {
 
     pub(crate) async fn store_hash(&self, user: &Value, hash: &str) -> Result<(), WriteError> {
         let id = text(user, "/metadata/name");
-        let data = json!({ "password": STANDARD.encode(hash) });
         let existing = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id);
-        if let Some(existing) = existing {
-            let mut secret = Value::clone(&existing);
-            secret["data"] = data;
-            // The Secret may have been that of an earlier user of this name.
-            secret["metadata"]["ownerReferences"] = json!(made_for(user));
-            self.objects.update("", "secrets", PASSWORD_NAMESPACE, secret).await?;
-        } else {
-            let secret = json!({
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {
-                    "name": id,
-                    "namespace": PASSWORD_NAMESPACE,
-                    "annotations": { "cattle.io/password-hash": "argon2id" },
-                    "ownerReferences": made_for(user),
-                },
-                "type": "Opaque",
-                "data": data,
-            });
-            self.objects.create("", "secrets", PASSWORD_NAMESPACE, secret).await?;
-        }
+        let secret = with_hash(existing.as_deref(), user, hash);
+        match existing {
+            Some(_) => self.objects.update("", "secrets", PASSWORD_NAMESPACE, secret).await?,
+            None => self.objects.create("", "secrets", PASSWORD_NAMESPACE, secret).await?,
+        };
         Ok(())
+    }
+
+    /// Replaces the password that is called so. If it is another by now, somebody else was faster.
+    pub(super) async fn replace_hash(
+        &self,
+        user: &Value,
+        replaced: &str,
+        hash: &str,
+    ) -> Result<(), WriteError> {
+        let id = text(user, "/metadata/name");
+        let existing = self.directory.object("", "secrets", PASSWORD_NAMESPACE, id);
+        match existing {
+            // The write is refused if what was looked at is no longer what is there.
+            Some(secret) if self.password_of(user) == replaced => {
+                let secret = with_hash(Some(&secret), user, hash);
+                self.objects.update("", "secrets", PASSWORD_NAMESPACE, secret).await.map(drop)
+            }
+            _ => Err(WriteError::Conflict { resource: "secrets".to_owned(), name: id.to_owned() }),
+        }
     }
 }
 
@@ -293,18 +302,20 @@ pub(crate) fn holder(directory: &dyn Directory, username: &str) -> Option<Arc<Va
     named.min_by_key(|user| (text(user, "/metadata/creationTimestamp").to_owned(), uid(user).to_owned()))
 }
 
-fn local_user(object: &Value) -> LocalUser {
+fn local_user(object: &Value, password: String) -> LocalUser {
     LocalUser {
         id: text(object, "/metadata/name").to_owned(),
         username: text(object, "/username").to_owned(),
         display_name: text(object, "/displayName").to_owned(),
         must_change_password: must_change_password(object),
+        password,
         user: Arc::new(user_of(object)),
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use base64::{Engine, engine::general_purpose::STANDARD};
     use sheaf_world::Chance;
 
     use super::*;
@@ -403,7 +414,11 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_minted_token_is_the_users_own() {
         let (shelf, users) = house().await;
-        let wish = |id: &str| TokenWish { user_id: id.into(), ..TokenWish::default() };
+        let wish = |id: &str| TokenWish {
+            user_id: id.into(),
+            password: users.find(id).map(|user| users.password_of(&user)).unwrap_or_default(),
+            ..TokenWish::default()
+        };
         let (object, bearer) = users.mint_token(&wish("admin")).await.unwrap();
         assert_eq!(object["userId"], "admin");
         let world = World::seeded(1);

@@ -3,12 +3,13 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Method;
 use serde_json::{Value, json};
+use sheaf_resources::kinds::setting::{KUBECONFIG_TOKEN_TTL, Setting, kubeconfig_token_ttl};
 
 use super::{Asked, Tongue, not_here, shapes};
 use crate::{
     ApiServer, KUBERNETES_VERSION,
     cache::{Resource, place},
-    identity::{api_tokens::Purpose, objects::text},
+    identity::api_tokens::Purpose,
     negotiate::Format,
     request::CLUSTER_PREFIX,
     respond::{self, ApiResponse},
@@ -21,8 +22,6 @@ const KIND: &str = "management.cattle.io.cluster";
 const STEVE_PLURAL: &str = "management.cattle.io.clusters";
 const NAMED: Named<'static> = Named { group: "management.cattle.io", resource: "clusters" };
 const ACTIONS: &[&str] = &["generateKubeconfig"];
-/// How long the tokens in kubeconfigs last; 0 is for ever.
-const TOKEN_TTL: &str = "kubeconfig-default-token-ttl-minutes";
 
 impl ApiServer {
     pub(super) async fn answer_clusters(&self, asked: &Asked<'_>) -> Result<ApiResponse, ApiError> {
@@ -90,17 +89,14 @@ impl ApiServer {
         Ok(respond::value(success::OK, Format::Json, &answer))
     }
 
+    /// 0 is for ever.
     fn kubeconfig_token_millis(&self) -> i64 {
-        let setting = self.cache.get(&Resource::new("harvesterhci.io", "settings"), &place("", TOKEN_TTL));
-        let minutes = setting.map(|setting| minutes(&setting.to_value())).unwrap_or_default();
-        minutes.saturating_mul(60 * 1000)
+        let there = place("", KUBECONFIG_TOKEN_TTL);
+        let setting = self.cache.get(&Resource::new("harvesterhci.io", "settings"), &there);
+        let setting = setting.and_then(|setting| serde_json::from_value::<Setting>(setting.to_value()).ok());
+        let lasts = setting.and_then(|setting| kubeconfig_token_ttl(setting.effective()));
+        lasts.map_or(0, |lasts| i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX))
     }
-}
-
-/// What cannot be read is as if it were not set.
-fn minutes(setting: &Value) -> i64 {
-    let read = |field: &str| text(setting, field).parse::<i64>().ok().filter(|minutes| *minutes >= 0);
-    read("/value").or_else(|| read("/default")).unwrap_or_default()
 }
 
 /// A kubeconfig in which everything has one name.
@@ -126,19 +122,4 @@ pub(super) fn kubeconfig(
         config["contexts"][0]["context"]["namespace"] = namespace.into();
     }
     serde_yaml_ng::to_string(&config).map_err(ApiError::internal)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lifetime_is_what_is_set_or_else_the_default_or_else_none() {
-        for (value, default, expected) in
-            [("", "0", 0), ("30", "0", 30), ("", "90", 90), ("soon", "90", 90), ("-1", "5", 5), ("", "", 0)]
-        {
-            assert_eq!(minutes(&json!({"value": value, "default": default})), expected, "{value} {default}");
-        }
-        assert_eq!(minutes(&json!({})), 0);
-    }
 }

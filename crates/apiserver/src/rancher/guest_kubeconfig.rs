@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sheaf_resources::kinds::namespace::HARVESTER_SYSTEM;
 use tokio::time::{Instant, sleep};
 
-use super::{Asked, clusters::kubeconfig, inward::Wanted};
+use super::{Asked, clusters::kubeconfig};
 use crate::{
     ApiServer,
     cache::{Resource, place},
@@ -21,6 +21,7 @@ use crate::{
     respond::{self, ApiResponse},
     rest::options::Freshness,
     status::{ApiError, Named, success},
+    steve::errand::{Errand, JSON},
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -31,6 +32,10 @@ const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 const SECRETS: Named<'static> = Named { group: "", resource: "secrets" };
+const ACCOUNTS: (&str, &str, &str) = ("", "v1", "serviceaccounts");
+const TOKENS: (&str, &str, &str) = ("", "v1", "secrets");
+const BINDINGS: (&str, &str, &str) = (RBAC, "v1", "rolebindings");
+const CLUSTER_BINDINGS: (&str, &str, &str) = (RBAC, "v1", "clusterrolebindings");
 
 /// Whom it is for.
 struct Guest<'a> {
@@ -39,6 +44,25 @@ struct Guest<'a> {
     secret: String,
     /// Of both bindings.
     binding: String,
+}
+
+/// One object of all that it takes.
+struct Wanted<'a> {
+    kind: (&'static str, &'static str, &'static str),
+    /// Empty for what has none.
+    namespace: &'a str,
+    name: &'a str,
+    body: Value,
+}
+
+impl Wanted<'_> {
+    fn create(&self) -> Errand {
+        Errand::new(Verb::Create, self.kind, self.namespace, "").with(JSON, self.body.clone())
+    }
+
+    fn get(&self) -> Errand {
+        Errand::new(Verb::Get, self.kind, self.namespace, self.name)
+    }
 }
 
 impl ApiServer {
@@ -98,44 +122,24 @@ impl ApiServer {
 
     /// Makes what is missing, all or nothing as far as rights go, and answers the Secret once it is filled.
     async fn make_guest(&self, asked: &Asked<'_>, guest: &Guest<'_>) -> Result<Value, ApiError> {
-        let (namespace, account) = (guest.namespace, guest.account);
-        let account_body = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace},
-        });
-        let made = |plural: &'static str, group: &'static str| {
-            Wanted::new(Verb::Create, group, plural).in_namespace(namespace)
-        };
-        let (role, cluster_role) = bindings(guest, None);
-        let tries = [
-            made("serviceaccounts", "").named(account).with(&account_body),
-            made("rolebindings", RBAC).named(&guest.binding).with(&role),
-            Wanted::new(Verb::Create, RBAC, "clusterrolebindings").named(&guest.binding).with(&cluster_role),
-        ];
-        for wanted in &tries {
-            self.would_be_made(asked, wanted).await?;
+        let wanted = wanted(guest, None);
+        for one in &wanted {
+            self.would_be_made(asked, one).await?;
         }
-        let unbound = token_secret(guest, &json!({}));
-        self.would_be_made(asked, &made("secrets", "").named(&guest.secret).with(&unbound)).await?;
         // Whoever makes a kubeconfig reads the Secret in it.
-        if let Some(secret) = self.found("", "secrets", namespace, &guest.secret) {
-            let account = self.guest_account(asked, guest).await?;
-            self.guest_secret(asked, guest).await?;
-            is_of_account(guest, &account, &secret)?;
-        } else {
-            let get = Wanted::new(Verb::Get, "", "secrets").in_namespace(namespace).named(&guest.secret);
-            match self.ask_as(asked.user, asked.in_process, &get).await {
-                Err(why) if why.is_not_found() => {}
-                read => drop(read?),
+        match self.guest_secret(asked, guest).await {
+            Err(why) if why.is_not_found() => {}
+            secret => {
+                let account = self.guest_account(asked, guest).await?;
+                is_of_account(guest, &account, &secret?)?;
             }
         }
 
-        self.make(asked, &tries[0]).await?;
+        self.make(asked, &wanted[0]).await?;
         let account = self.guest_account(asked, guest).await?;
-        let secret = token_secret(guest, &account);
-        self.make(asked, &made("secrets", "").named(&guest.secret).with(&secret)).await?;
-        let (role, cluster_role) = bindings(guest, Some(&account));
-        self.make(asked, &tries[1].with(&role)).await?;
-        self.make(asked, &tries[2].with(&cluster_role)).await?;
+        for one in self::wanted(guest, Some(&account)).iter().skip(1) {
+            self.make(asked, one).await?;
+        }
 
         let patience = Instant::now() + PATIENCE;
         loop {
@@ -150,45 +154,50 @@ impl ApiServer {
         }
     }
 
-    /// Whether whoever asks may make it and nothing else is in its place. Nothing is made.
+    /// Whether whoever asks may make it and nothing else is in its place. Nothing is made, and nobody learns of it what
+    /// they could not learn by themselves.
     async fn would_be_made(&self, asked: &Asked<'_>, wanted: &Wanted<'_>) -> Result<(), ApiError> {
-        if let Some(found) = self.found(wanted.group, wanted.resource, wanted.namespace, wanted.name)
-            && wanted.body.is_some_and(|body| is_another_binding(&found, body))
-        {
-            let named = Named { group: wanted.group, resource: wanted.resource };
-            return Err(ApiError::conflict(named, wanted.name, "it is there and binds something else"));
+        let tried = asked.errands.ask(&wanted.create().asking("dryRun=All".into())).await;
+        let already = match tried {
+            Err(why) if why.is_already_exists() => why,
+            tried => return tried.map(drop),
+        };
+        if wanted.body.get("roleRef").is_none() {
+            return Ok(());
         }
-        // Of what is there already it is asked all the same whether they could have made it.
-        match self.try_as(asked.user, asked.in_process, wanted).await {
-            Err(why) if why.is_already_exists() => Ok(()),
-            tried => tried.map(drop),
+        // What it binds is for who may read it.
+        let found = match asked.errands.ask(&wanted.get()).await {
+            Err(why) if why.reason() == "Forbidden" => return Err(already),
+            found => found?,
+        };
+        match is_another_binding(&found, &wanted.body) {
+            false => Ok(()),
+            true => {
+                let named = Named { group: wanted.kind.0, resource: wanted.kind.2 };
+                Err(ApiError::conflict(named, wanted.name, "it is there and binds something else"))
+            }
         }
     }
 
     async fn make(&self, asked: &Asked<'_>, wanted: &Wanted<'_>) -> Result<(), ApiError> {
-        match self.ask_as(asked.user, asked.in_process, &wanted.named("")).await {
+        match asked.errands.ask(&wanted.create()).await {
             Err(why) if why.is_already_exists() => Ok(()),
             made => made.map(drop),
         }
     }
 
     async fn guest_account(&self, asked: &Asked<'_>, guest: &Guest<'_>) -> Result<Value, ApiError> {
-        let wanted = Wanted::new(Verb::Get, "", "serviceaccounts").in_namespace(guest.namespace);
-        self.ask_as(asked.user, asked.in_process, &wanted.named(guest.account)).await
+        asked.errands.ask(&Errand::new(Verb::Get, ACCOUNTS, guest.namespace, guest.account)).await
     }
 
     async fn guest_secret(&self, asked: &Asked<'_>, guest: &Guest<'_>) -> Result<Value, ApiError> {
-        let wanted = Wanted::new(Verb::Get, "", "secrets").in_namespace(guest.namespace);
-        self.ask_as(asked.user, asked.in_process, &wanted.named(&guest.secret)).await
-    }
-
-    fn found(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        Some(self.cache.get(&Resource::new(group, resource), &place(namespace, name))?.to_value())
+        asked.errands.ask(&Errand::new(Verb::Get, TOKENS, guest.namespace, &guest.secret)).await
     }
 
     /// Where guest clusters find the API.
     fn guest_server(&self) -> Result<String, ApiError> {
-        let vip = self.found("", "configmaps", HARVESTER_SYSTEM, "vip").unwrap_or_default();
+        let vip = self.cache.get(&Resource::new("", "configmaps"), &place(HARVESTER_SYSTEM, "vip"));
+        let vip = vip.map(|vip| vip.to_value()).unwrap_or_default();
         let address = text(&vip, "/data/ip");
         let port = self.config.address.rsplit_once(':').map_or("6443", |(_, port)| port);
         match address.parse::<std::net::IpAddr>() {
@@ -199,6 +208,23 @@ impl ApiServer {
             ))),
         }
     }
+}
+
+/// All that it takes, the account first: the others are its own, once it is there.
+fn wanted<'a>(guest: &'a Guest<'_>, account: Option<&Value>) -> [Wanted<'a>; 4] {
+    let (role, cluster_role) = bindings(guest, account);
+    let named = Value::Null;
+    let secret = token_secret(guest, account.unwrap_or(&named));
+    let (namespace, name) = (guest.namespace, guest.account);
+    let body = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace},
+    });
+    [
+        Wanted { kind: ACCOUNTS, namespace, name, body },
+        Wanted { kind: TOKENS, namespace, name: &guest.secret, body: secret },
+        Wanted { kind: BINDINGS, namespace, name: &guest.binding, body: role },
+        Wanted { kind: CLUSTER_BINDINGS, namespace: "", name: &guest.binding, body: cluster_role },
+    ]
 }
 
 fn owner(account: &Value) -> Value {
@@ -249,7 +275,7 @@ fn is_another_binding(found: &Value, wanted: &Value) -> bool {
             .collect();
         (text(binding, "/roleRef/kind").to_owned(), text(binding, "/roleRef/name").to_owned(), subjects)
     };
-    wanted.get("roleRef").is_some() && what(found) != what(wanted)
+    what(found) != what(wanted)
 }
 
 /// Whether the Secret was filled by the cluster for this very account.

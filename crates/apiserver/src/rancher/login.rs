@@ -22,6 +22,7 @@ use crate::{
     negotiate::Format,
     request::Query,
     respond::{self, ApiResponse, SignedIn},
+    rest::options::Freshness,
     status::{ApiError, success},
 };
 
@@ -104,6 +105,8 @@ impl ApiServer {
             session_cookie::is_not_foreign(parts).map_err(|why| ApiError::cross_site(&why))?;
         }
         let address = peer.address.map(|address| address.ip());
+        // A password that was changed through another server a moment ago opens nothing any more.
+        self.reach(Freshness::Latest).await?;
         let user =
             self.users().login(text("username"), text("password"), address).await.map_err(login_failed)?;
         let asked_millis = wish["ttl"].as_i64().filter(|ttl| *ttl > 0).unwrap_or(SESSION_MILLIS);
@@ -112,6 +115,7 @@ impl ApiServer {
             ttl_millis: asked_millis.min(SESSION_MILLIS),
             description: text("description").to_owned(),
             purpose: Purpose::Session,
+            password: user.password.clone(),
         };
         let (object, bearer) = self.users().mint_token(&token).await.map_err(ApiError::internal)?;
         let mut response = match is_browser {

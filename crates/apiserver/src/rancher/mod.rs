@@ -11,14 +11,14 @@
 //! ```
 //!
 //! There is no second set of rights behind it. Who asks for something here is let through as far as roles let them do
-//! it by hand ([`inward`]); beside that, everybody may see and end what is their own, and nobody else's. Answers and
-//! errors have the shapes of Rancher's API ([`shapes`]).
+//! it by hand: what they ask for becomes requests of theirs ([`Errands`]), with the same authorization, admission, seats and
+//! audit. Beside that, everybody may see and end what is their own, and nobody else's. Answers and errors have the shapes
+//! of Rancher's API ([`shapes`]).
 //!
 //! Deliberately absent: providers other than local users, projects, global roles.
 
 mod clusters;
 mod guest_kubeconfig;
-mod inward;
 mod login;
 mod preferences;
 mod principals;
@@ -32,6 +32,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use bytes::Bytes;
 use http::{Method, request::Parts};
 use serde_json::{Map, Value};
+use sheaf_resources::rbac::Attributes;
 
 pub(crate) use self::{
     login::{is_login, is_public},
@@ -43,10 +44,12 @@ use crate::{
     audit::Trail,
     authorization::must_change_password,
     dispatch::{Peer, no_such_page},
+    fairness::queues::Seat,
     identity::{ANONYMOUS, User, origin},
     request::{Query, percent_decode},
     respond::ApiResponse,
     status::ApiError,
+    steve::errand::Errands,
 };
 
 /// Whatever is sent here is small: names, passwords, what a dashboard remembers.
@@ -107,6 +110,12 @@ pub(crate) fn place(path: &str) -> Option<Place> {
     Some(Place { what, tongue, name })
 }
 
+/// Whether who has not said who they are is answered, too.
+pub(crate) fn is_for_everybody(method: &Method, path: &str) -> bool {
+    let is_reading = matches!(*method, Method::GET | Method::HEAD);
+    is_reading && place(path).is_some_and(|place| place.what == What::Settings)
+}
+
 /// One request of somebody who is known.
 struct Asked<'a> {
     parts: &'a Parts,
@@ -115,6 +124,8 @@ struct Asked<'a> {
     user: &'a Arc<User>,
     address: Option<IpAddr>,
     in_process: bool,
+    /// What follows from it, as they would do it.
+    errands: &'a Errands,
     body: &'a Value,
 }
 
@@ -176,8 +187,13 @@ impl ApiServer {
         };
         let body = read(taken.as_ref().map(|taken| &taken.body))?;
         let address = peer.address.map(|address| address.ip());
-        let in_process = trail.in_process;
-        let asked = Asked { parts, query, place, user, address, in_process, body: &body };
+        let (in_process, errands) = (trail.in_process, &Errands::new(self, user, trail.behind()));
+        let asked = Asked { parts, query, place, user, address, in_process, errands, body: &body };
+        // Whoever sends an errand has a seat for that, and holds none meanwhile.
+        let _seat = match is_reading && place.what.is_read_at_once() {
+            true => self.seat_for_path(user, in_process, parts.uri.path()).await?,
+            false => None,
+        };
         match place.what {
             What::Users => self.answer_users(&asked).await,
             What::Tokens => self.answer_tokens(&asked).await,
@@ -187,6 +203,30 @@ impl ApiServer {
             What::Preferences => self.answer_preferences(&asked).await,
             What::GuestKubeconfig => self.answer_guest_kubeconfig(&asked).await,
         }
+    }
+}
+
+impl What {
+    /// Whether it is answered from memory when it is read, by no further request.
+    fn is_read_at_once(self) -> bool {
+        match self {
+            What::Tokens | What::Principals | What::Clusters | What::Preferences => true,
+            // Each as it is: one's own, or what everybody sees, is there; the rest is asked for.
+            What::Users | What::Settings | What::GuestKubeconfig => false,
+        }
+    }
+}
+
+impl ApiServer {
+    /// Whether roles let somebody do it. That a password must be changed first counts here, too.
+    fn may(&self, user: &User, verb: &str, group: &str, resource: &str, name: &str) -> bool {
+        let asked = Attributes { verb, group, resource, name, ..Attributes::default() };
+        self.authorizer.authorize(user, &asked).is_allowed()
+    }
+
+    /// The seat of a request that sends no errand.
+    async fn seat_of(&self, asked: &Asked<'_>) -> Result<Option<Seat>, ApiError> {
+        self.seat_for_path(asked.user, asked.in_process, asked.parts.uri.path()).await
     }
 }
 

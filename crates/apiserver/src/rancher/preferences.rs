@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use sheaf_resources::field_error::{FieldError, FieldPath};
 
-use super::{Asked, inward::Wanted};
+use super::Asked;
 use crate::{
     ApiServer,
     cache::{Resource, place},
@@ -17,6 +17,7 @@ use crate::{
     respond::{self, ApiResponse},
     rest::options::Freshness,
     status::{ApiError, Named, success},
+    steve::errand::{Errand, JSON},
 };
 
 pub const NAMESPACE: &str = "cattle-user-preferences";
@@ -86,10 +87,12 @@ impl ApiServer {
         });
         object["data"] = data.into();
         object["metadata"]["ownerReferences"] = json!(made_for(&user));
-        let verb = if kept.is_some() { Verb::Update } else { Verb::Create };
-        let wanted = Wanted::new(verb, "", "configmaps").in_namespace(NAMESPACE).with(&object);
-        let wanted = if kept.is_some() { wanted.named(text(&object, "/metadata/name")) } else { wanted };
-        self.ask_as_server(&wanted).await?;
+        let (verb, name) = match kept {
+            Some(_) => (Verb::Update, text(&object, "/metadata/name").to_owned()),
+            None => (Verb::Create, String::new()),
+        };
+        let errand = Errand::new(verb, ("", "v1", "configmaps"), NAMESPACE, &name).with(JSON, object);
+        asked.errands.as_server().ask(&errand).await?;
         self.reach(Freshness::Latest).await
     }
 }

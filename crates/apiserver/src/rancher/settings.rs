@@ -9,7 +9,7 @@ use sheaf_resources::kinds::management_setting::{
     ALL, FIRST_LOGIN, GROUP, PLURAL, SERVER_URL, effective, known,
 };
 
-use super::{Asked, Tongue, inward::Wanted, shapes};
+use super::{Asked, Tongue, shapes};
 use crate::{
     ApiServer,
     cache::{Resource, place},
@@ -19,11 +19,13 @@ use crate::{
     respond::{self, ApiResponse},
     rest::options::Freshness,
     status::{ApiError, Named, success},
+    steve::errand::{Errand, JSON},
 };
 
 const KIND: &str = "management.cattle.io.setting";
 const STEVE_PLURAL: &str = "management.cattle.io.settings";
 const NAMED: Named<'static> = Named { group: GROUP, resource: PLURAL };
+const OBJECTS: (&str, &str, &str) = (GROUP, "v3", PLURAL);
 
 impl ApiServer {
     pub(super) async fn answer_settings(&self, asked: &Asked<'_>) -> Result<ApiResponse, ApiError> {
@@ -41,11 +43,11 @@ impl ApiServer {
             (&Method::GET | &Method::HEAD, name) => {
                 let setting = match is_limited(asked) {
                     // What is not shown to them is not there.
-                    true => self.public_settings().into_iter().find(|s| text(s, "/metadata/name") == name),
-                    false => {
-                        let wanted = Wanted::new(Verb::Get, GROUP, PLURAL).named(name);
-                        Some(self.ask_as(asked.user, asked.in_process, &wanted).await?)
+                    true => {
+                        let _seat = self.seat_of(asked).await?;
+                        self.public_settings().into_iter().find(|s| text(s, "/metadata/name") == name)
                     }
+                    false => Some(asked.errands.ask(&Errand::new(Verb::Get, OBJECTS, "", name)).await?),
                 };
                 match setting {
                     Some(setting) => {
@@ -63,9 +65,10 @@ impl ApiServer {
     async fn readable_settings(&self, asked: &Asked<'_>) -> Result<Vec<Value>, ApiError> {
         self.reach(Freshness::Latest).await?;
         if is_limited(asked) {
+            let _seat = self.seat_of(asked).await?;
             return Ok(self.public_settings());
         }
-        let list = self.ask_as(asked.user, asked.in_process, &Wanted::new(Verb::List, GROUP, PLURAL)).await?;
+        let list = asked.errands.ask(&Errand::new(Verb::List, OBJECTS, "", "")).await?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
@@ -81,8 +84,7 @@ impl ApiServer {
 
     /// `value` is taken; the rest of a setting is the server's.
     async fn write_setting(&self, asked: &Asked<'_>, name: &str) -> Result<ApiResponse, ApiError> {
-        let seen = Wanted::new(Verb::Get, GROUP, PLURAL).named(name);
-        let mut setting = self.ask_as(asked.user, asked.in_process, &seen).await?;
+        let mut setting = asked.errands.ask(&Errand::new(Verb::Get, OBJECTS, "", name)).await?;
         let Some(value) = asked.body["value"].as_str() else {
             return Err(ApiError::unprocessable("value must be a text"));
         };
@@ -91,8 +93,8 @@ impl ApiServer {
             // Who says which version they mean is told when it is no longer that one.
             setting["metadata"]["resourceVersion"] = version.into();
         }
-        let wanted = Wanted::new(Verb::Update, GROUP, PLURAL).named(name).with(&setting);
-        let written = self.ask_as(asked.user, asked.in_process, &wanted).await?;
+        let update = Errand::new(Verb::Update, OBJECTS, "", name).with(JSON, setting);
+        let written = asked.errands.ask(&update).await?;
         Ok(respond::value(success::OK, Format::Json, &self.shown(asked, written)))
     }
 
@@ -141,8 +143,7 @@ impl ApiServer {
             return;
         }
         setting["value"] = "false".into();
-        let wanted = Wanted::new(Verb::Update, GROUP, PLURAL).named(FIRST_LOGIN).with(&setting);
-        if let Err(why) = self.ask_as_server(&wanted).await {
+        if let Err(why) = self.write_as_server(Verb::Update, GROUP, PLURAL, "", setting).await {
             tracing::warn!(%why, "it could not be written down that the first password was changed");
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! Everybody sees their own tokens and no others, makes tokens for themselves and no others, and ends them. The secret
 //! is in the answer to its making and never again.
+//!
+//! What is made with a session is made before the session ends, or not at all: one that ended while it was made takes it
+//! along, before anybody knows its secret.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,12 +13,12 @@ use sheaf_resources::{
     kinds::token::{self, End},
 };
 
-use super::{Asked, inward::Wanted, login::set_cookies, not_here, shapes};
+use super::{Asked, login::set_cookies, not_here, shapes};
 use crate::{
     ApiServer,
     identity::{
         WriteError,
-        api_tokens::{GROUP, Purpose, TOKENS, TokenWish, is_derived},
+        api_tokens::{GROUP, Purpose, TOKENS, TokenWish, ends_with_the_password, is_derived, passwords_of},
         objects::{is_made_for, text},
         session_cookie,
     },
@@ -24,10 +27,12 @@ use crate::{
     respond::{self, ApiResponse},
     rest::options::Freshness,
     status::{ApiError, Named, success},
+    steve::errand::Errand,
 };
 
 const PATH: &str = "/v3/tokens";
 const NAMED: Named<'static> = Named { group: GROUP, resource: TOKENS };
+const KIND: (&str, &str, &str) = (GROUP, "v3", TOKENS);
 /// So many tokens a person has at most, beside sessions: each is an object, and everybody may make them.
 const MOST_OF_ONE: usize = 200;
 
@@ -56,7 +61,7 @@ impl ApiServer {
                     let why = "Cannot delete token for current session. Use logout instead";
                     return Err(ApiError::bad_request(why));
                 }
-                self.end_token(name).await?;
+                self.end_token(asked, name).await?;
                 Ok(respond::nothing(success::NO_CONTENT))
             }
             _ => Err(ApiError::method_not_allowed()),
@@ -112,24 +117,42 @@ impl ApiServer {
             let why = format!("one has {MOST_OF_ONE} tokens at most: delete some");
             return Err(ApiError::refused(NAMED, "", why));
         }
-        self.outlives_not_its_maker(asked, &own, ttl_millis)?;
+        self.must_be_still(asked)?;
+        let maker = own.iter().find(|token| text(token, "/metadata/name") == asked.user.token_name());
+        if let Some(maker) = maker.filter(|maker| is_derived(maker)) {
+            self.outlives_not_its_maker(maker, ttl_millis)?;
+        }
+        // With the password of its maker, which may be another than the user's by now.
+        let password = match maker.filter(|maker| ends_with_the_password(maker)) {
+            Some(maker) => passwords_of(maker).to_owned(),
+            None => self.users().password_of(&user),
+        };
         let user_id = text(&user, "/metadata/name").to_owned();
-        let wish = TokenWish { user_id, ttl_millis, description, purpose };
-        self.users().mint_token(&wish).await.map_err(|why| match why {
+        let wish = TokenWish { user_id, ttl_millis, description, purpose, password };
+        let (token, bearer) = self.users().mint_token(&wish).await.map_err(|why| match why {
             WriteError::Failed { reason, .. } => ApiError::unprocessable(reason),
             why => ApiError::internal(why),
-        })
+        })?;
+        let name = text(&token, "/metadata/name");
+        asked.errands.as_server().note(&Errand::new(Verb::Create, KIND, "", name)).await?;
+        self.reach(Freshness::Latest).await?;
+        if let Err(why) = self.must_be_still(asked) {
+            self.end_token(asked, name).await?;
+            return Err(why);
+        }
+        Ok((token, bearer))
+    }
+
+    /// Whether what whoever asks came in with is still good.
+    fn must_be_still(&self, asked: &Asked<'_>) -> Result<(), ApiError> {
+        match self.authenticator.is_still(asked.user) {
+            true => Ok(()),
+            false => Err(ApiError::unauthorized()),
+        }
     }
 
     /// Whoever found a program's token must not make of it one that lasts longer. A person who signed in may.
-    fn outlives_not_its_maker(
-        &self,
-        asked: &Asked<'_>,
-        own: &[Value],
-        ttl_millis: i64,
-    ) -> Result<(), ApiError> {
-        let maker = own.iter().find(|token| text(token, "/metadata/name") == asked.user.token_name());
-        let Some(maker) = maker.filter(|maker| is_derived(maker)) else { return Ok(()) };
+    fn outlives_not_its_maker(&self, maker: &Value, ttl_millis: i64) -> Result<(), ApiError> {
         let now = self.world.clock.now().as_millisecond();
         match token::end(maker) {
             End::AtMillis(end) if ttl_millis == 0 || now.saturating_add(ttl_millis) > end => {
@@ -141,21 +164,27 @@ impl ApiServer {
 
     /// Ends the session, or with `all` every session of that person and every kubeconfig they were given.
     async fn log_out(&self, asked: &Asked<'_>, all: bool) -> Result<ApiResponse, ApiError> {
-        let own = self.own_tokens(asked);
         let current = asked.user.token_name();
-        for token in &own {
-            let name = text(token, "/metadata/name");
-            if name == current || (all && crate::identity::api_tokens::ends_with_the_password(token)) {
-                self.end_token(name).await?;
-            }
+        let is_over = |token: &Value| text(token, "/metadata/name") == current || (all && !is_derived(token));
+        self.end_own(asked, is_over).await?;
+        if all {
+            // Only now: what a session was making while it ended is there, or will not be.
+            self.end_own(asked, ends_with_the_password).await?;
         }
         let mut response = answer(&json!({}));
         set_cookies(&mut response, &session_cookie::end());
         Ok(response)
     }
 
-    async fn end_token(&self, name: &str) -> Result<(), ApiError> {
-        match self.ask_as_server(&Wanted::new(Verb::Delete, GROUP, TOKENS).named(name)).await {
+    async fn end_own(&self, asked: &Asked<'_>, is_over: impl Fn(&Value) -> bool) -> Result<(), ApiError> {
+        for token in self.own_tokens(asked).iter().filter(|token| is_over(token)) {
+            self.end_token(asked, text(token, "/metadata/name")).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_token(&self, asked: &Asked<'_>, name: &str) -> Result<(), ApiError> {
+        match asked.errands.as_server().ask(&Errand::new(Verb::Delete, KIND, "", name)).await {
             // It ended by itself.
             Err(why) if why.is_not_found() => {}
             done => done.map(drop)?,

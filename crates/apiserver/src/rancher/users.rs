@@ -14,7 +14,7 @@ use sheaf_resources::{
     object_meta::is_being_deleted,
 };
 
-use super::{Asked, inward::Wanted, login::login_failed, not_here, shapes};
+use super::{Asked, login::login_failed, not_here, shapes};
 use crate::{
     ApiServer,
     identity::{
@@ -23,17 +23,19 @@ use crate::{
         objects::{text, texts, uid},
         password_change::ChangeError,
         passwords::{PasswordError, check_strength},
-        users::{LoginError, UserError},
+        users::{LoginError, PASSWORD_NAMESPACE, UserError},
     },
     negotiate::Format,
     request::Verb,
     respond::{self, ApiResponse},
     rest::options::Freshness,
     status::{ApiError, Named, success},
+    steve::errand::{Errand, JSON},
 };
 
 const PATH: &str = "/v3/users";
 const NAMED: Named<'static> = Named { group: GROUP, resource: USERS };
+const KIND: (&str, &str, &str) = (GROUP, "v3", USERS);
 
 /// What a client says of a user, and where that is on the object.
 const FIELDS: [(&str, &str); 6] = [
@@ -80,9 +82,10 @@ impl ApiServer {
         if name == asked.user.name
             && let Some(user) = self.oneself(asked)
         {
+            let _seat = self.seat_of(asked).await?;
             return Ok(Value::clone(&user));
         }
-        self.ask_as(asked.user, asked.in_process, &Wanted::new(Verb::Get, GROUP, USERS).named(name)).await
+        asked.errands.ask(&Errand::new(Verb::Get, KIND, "", name)).await
     }
 
     async fn list_users(&self, asked: &Asked<'_>) -> Result<ApiResponse, ApiError> {
@@ -90,11 +93,13 @@ impl ApiServer {
         let may_list = self.may(asked.user, "list", GROUP, USERS, "");
         let mut users = match may_list && !asked.query.flag("me") {
             true => {
-                let list =
-                    self.ask_as(asked.user, asked.in_process, &Wanted::new(Verb::List, GROUP, USERS)).await?;
+                let list = asked.errands.ask(&Errand::new(Verb::List, KIND, "", "")).await?;
                 list["items"].as_array().cloned().unwrap_or_default()
             }
-            false => self.oneself(asked).map(|user| Value::clone(&user)).into_iter().collect(),
+            false => {
+                let _seat = self.seat_of(asked).await?;
+                self.oneself(asked).map(|user| Value::clone(&user)).into_iter().collect()
+            }
         };
         for (word, field) in [("id", "/metadata/name"), ("username", "/username"), ("name", "/displayName")] {
             if let Some(wanted) = asked.query.get(word) {
@@ -112,6 +117,9 @@ impl ApiServer {
             return Err(self.refused_verb(asked, Verb::Create, ""));
         }
         self.reach(Freshness::Latest).await?;
+        if let Some(user) = self.unfinished(asked, username) {
+            return self.finish_user(asked, &user).await;
+        }
         if self.users().is_taken(username) {
             let duplicate = FieldError::duplicate(&FieldPath::new("username"), username);
             return Err(ApiError::invalid(GROUP, "User", username, &[duplicate]));
@@ -125,12 +133,57 @@ impl ApiServer {
         user["principalIds"] = json!([format!("local://{}", text(&user, "/metadata/name"))]);
         // What takes long and may be refused comes before anything is there.
         let hash = self.users().hash(password).await.map_err(|why| hashing_failed(username, why))?;
-        let wanted = Wanted::new(Verb::Create, GROUP, USERS).with(&user);
-        let created = self.ask_as(asked.user, asked.in_process, &wanted).await?;
+        let create = Errand::new(Verb::Create, KIND, "", "").with(JSON, user);
+        let created = asked.errands.ask(&create).await?;
         self.reach(Freshness::Latest).await?;
-        self.users().store_hash(&created, &hash).await.map_err(ApiError::internal)?;
-        let shown = self.shown_user(asked, &created);
+        self.give_password(asked, &created, &hash).await
+    }
+
+    /// A user who was made and got no password, because whoever made them was cut off. Only for who could set it.
+    fn unfinished(&self, asked: &Asked<'_>, username: &str) -> Option<Arc<Value>> {
+        let user = self.users().find_taker(username)?;
+        let name = text(&user, "/metadata/name");
+        let is_unfinished = text(&user, "/username") == username
+            && !is_being_deleted(&user)
+            && !self.users().has_password(name)
+            && name != asked.user.name;
+        (is_unfinished && self.may_set_password(asked, name, Some(&user)).is_ok()).then_some(user)
+    }
+
+    /// Goes on with making a user where it was cut off: what is said counts, and the password is given.
+    async fn finish_user(&self, asked: &Asked<'_>, user: &Value) -> Result<ApiResponse, ApiError> {
+        let (name, password) = (text(user, "/metadata/name"), asked.text("password"));
+        check_strength(text(user, "/username"), password)
+            .map_err(|why| invalid(name, "password", &why.to_string()))?;
+        let mut wanted = user.clone();
+        apply(asked.body, &mut wanted);
+        let hash = self.users().hash(password).await.map_err(|why| hashing_failed(name, why))?;
+        let update = Errand::new(Verb::Update, KIND, "", name).with(JSON, wanted);
+        let updated = asked.errands.ask(&update).await?;
+        self.reach(Freshness::Latest).await?;
+        self.give_password(asked, &updated, &hash).await
+    }
+
+    async fn give_password(
+        &self,
+        asked: &Asked<'_>,
+        user: &Value,
+        hash: &str,
+    ) -> Result<ApiResponse, ApiError> {
+        let name = text(user, "/metadata/name");
+        self.users().store_hash(user, hash).await.map_err(|why| match why {
+            WriteError::Conflict { .. } | WriteError::AlreadyExists { .. } => ApiError::stale(NAMED, name),
+            why => ApiError::internal(why),
+        })?;
+        self.note_password(asked, Verb::Create, name).await?;
+        let shown = self.shown_user(asked, user);
         Ok(respond::value(success::CREATED, Format::Json, &shown))
+    }
+
+    /// That somebody has a password, or another one, has its line; what it is stands nowhere.
+    async fn note_password(&self, asked: &Asked<'_>, verb: Verb, user: &str) -> Result<(), ApiError> {
+        let secrets = ("", "v1", "secrets");
+        asked.errands.as_server().note(&Errand::new(verb, secrets, PASSWORD_NAMESPACE, user)).await
     }
 
     async fn update_user(&self, asked: &Asked<'_>) -> Result<ApiResponse, ApiError> {
@@ -154,14 +207,14 @@ impl ApiServer {
         if is_self && user["enabled"] == false && seen["enabled"] != false {
             return Err(ApiError::senseless("You cannot deactivate yourself"));
         }
-        let wanted = Wanted::new(Verb::Update, GROUP, USERS).named(name).with(&user);
         let is_only_of_oneself = FIELDS
             .iter()
             .all(|(_, field)| OF_ONESELF.contains(field) || seen.get(*field) == user.get(*field));
+        let update = Errand::new(Verb::Update, KIND, "", name).with(JSON, user);
         let updated =
             match is_self && is_only_of_oneself && !self.may(asked.user, "update", GROUP, USERS, name) {
-                true => self.ask_as_server(&wanted).await?,
-                false => self.ask_as(asked.user, asked.in_process, &wanted).await?,
+                true => asked.errands.as_server().ask(&update).await?,
+                false => asked.errands.ask(&update).await?,
             };
         Ok(answer(&self.shown_user(asked, &updated)))
     }
@@ -172,8 +225,7 @@ impl ApiServer {
             return Err(ApiError::senseless("You cannot delete yourself"));
         }
         let user = self.user_for(asked, name).await?;
-        let wanted = Wanted::new(Verb::Delete, GROUP, USERS).named(name);
-        self.ask_as(asked.user, asked.in_process, &wanted).await?;
+        asked.errands.ask(&Errand::new(Verb::Delete, KIND, "", name)).await?;
         Ok(answer(&self.shown_user(asked, &user)))
     }
 
@@ -198,26 +250,42 @@ impl ApiServer {
             .change_password(name, current, new, asked.user.token_name(), asked.address)
             .await
             .map_err(|why| change_failed(name, why))?;
+        self.note_password(asked, Verb::Update, name).await?;
         self.first_login_is_over().await;
         Ok(respond::value(success::OK, Format::Json, &json!({})))
     }
 
     async fn set_password(&self, asked: &Asked<'_>) -> Result<ApiResponse, ApiError> {
         let name = asked.place.name.as_str();
-        for (verb, group) in [("update", GROUP), ("impersonate", "")] {
-            if !self.may(asked.user, verb, group, USERS, name) {
-                let why = format!("to set a password one must be allowed to {verb} its user");
-                return Err(ApiError::refused(NAMED, name, why));
-            }
-        }
+        self.may_set_password(asked, name, None)?;
         if name == asked.user.name {
             // Else whoever finds a session could take the account for good.
             let why = "Your own password is changed by the action changepassword, with the current one";
             return Err(ApiError::senseless(why));
         }
         let user = self.user_for(asked, name).await?;
+        self.may_set_password(asked, name, Some(&user))?;
+        let new = asked.text("newPassword");
+        let is_for_one_login = asked.body["mustChangePassword"] == true;
+        self.users()
+            .set_password(name, new, is_for_one_login)
+            .await
+            .map_err(|why| change_failed(name, ChangeError::User(why)))?;
+        self.note_password(asked, Verb::Update, name).await?;
+        let user = self.user_for(asked, name).await?;
+        Ok(answer(&self.shown_user(asked, &user)))
+    }
+
+    /// Before the user was read only what needs no look at them is asked.
+    fn may_set_password(&self, asked: &Asked<'_>, name: &str, user: Option<&Value>) -> Result<(), ApiError> {
+        for (verb, group) in [("update", GROUP), ("impersonate", "")] {
+            if !self.may(asked.user, verb, group, USERS, name) {
+                let why = format!("to set a password one must be allowed to {verb} its user");
+                return Err(ApiError::refused(NAMED, name, why));
+            }
+        }
         // Who signs in as somebody is in all of their groups, which who only acts as them is not.
-        for group in texts(&user, "/groups") {
+        for group in user.map(|user| texts(user, "/groups")).unwrap_or_default() {
             if !self.may(asked.user, "impersonate", "", "groups", &group) {
                 let why = format!(
                     "its user is in the group {group:?}: to set the password one must be allowed to impersonate the group"
@@ -225,13 +293,7 @@ impl ApiServer {
                 return Err(ApiError::refused(NAMED, name, why));
             }
         }
-        let new = asked.text("newPassword");
-        self.users()
-            .set_password(name, new, false)
-            .await
-            .map_err(|why| change_failed(name, ChangeError::User(why)))?;
-        let user = self.user_for(asked, name).await?;
-        Ok(answer(&self.shown_user(asked, &user)))
+        Ok(())
     }
 
     /// The refusal that the Kubernetes API would give.

@@ -1,4 +1,5 @@
-//! Requests that follow from one of the facade: each goes through the door as its user would send it, and leaves its line.
+//! Requests that follow from one of Steve's API or Rancher's: each goes through the door as its user would send it, and
+//! leaves its line.
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use serde_json::Value;
 use crate::{
     ApiServer,
     audit::{Behind, Trail},
-    identity::User,
+    identity::{MASTERS, User},
     request::{Query, ResourceRequest, Target, Verb},
     respond::{self, ApiResponse},
-    status::ApiError,
+    status::{ApiError, success},
 };
 
 pub const JSON: &str = "application/json";
@@ -127,6 +128,24 @@ impl Errands {
             return Err(ApiError::unknown(format!("{} is not served", errand.request.resource)));
         }
         read(response).await
+    }
+
+    /// The same errands done as the server: for what is somebody's own, of which roles say nothing. Whether it is must
+    /// have been asked before.
+    pub fn as_server(&self) -> Self {
+        let server =
+            User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
+        let server = Arc::new(server);
+        Errands { server: self.server.clone(), behind: self.behind.acting_as(&server), user: server }
+    }
+
+    /// Leaves the line of something that was done in another way, because what it says is for nobody to read.
+    pub async fn note(&self, errand: &Errand) -> Result<(), ApiError> {
+        let parts = self.parts(errand)?;
+        let target = Arc::new(Target::Resource(errand.request.clone()));
+        let trail = Trail::following(&self.behind, &parts.method, &parts.uri, &target);
+        trail.finish(&self.server, respond::nothing(success::OK), None).await;
+        Ok(())
     }
 
     /// A few letters that make a name one's own.

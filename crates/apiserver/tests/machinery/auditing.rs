@@ -254,3 +254,80 @@ async fn metrics_count_lines_and_seats() {
     assert_eq!(number(&refused), 0);
     assert_eq!(number("apiserver_flowcontrol_nominal_limit_seats{priority_level=\"global-default\"}"), 128);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_in_ranchers_words_has_a_line_for_every_object() {
+    let log = Audited::at(Level::RequestResponse).await;
+    log.house.post("/api/v1/namespaces", json!({"metadata": {"name": "guest"}})).await.ok();
+    let lines = |id: &str| -> Vec<String> {
+        let of = |event: &Value| {
+            let about = &event["objectRef"];
+            let part = |name: &str| about[name].as_str().unwrap_or_default().to_owned();
+            let acting = event["impersonatedUser"]["username"].as_str().unwrap_or_default();
+            assert_eq!(event["user"]["username"].as_str().unwrap(), "root", "{event}");
+            let verb = event["verb"].as_str().unwrap();
+            format!("{verb} {} {}/{} {acting}", part("resource"), part("namespace"), part("name"))
+        };
+        let events = log.events_of(id);
+        events.iter().filter(|event| event.get("objectRef").is_some()).map(of).collect()
+    };
+    let new = json!({"username": "jo", "password": "correct horse battery"}).to_string();
+    let made = log.ask(&root(), Method::POST, "/v3/users", &[JSON], new).await;
+    assert_eq!(made.code, 201, "{}", made.json());
+    assert_eq!(
+        lines(&made.id),
+        ["create users /jo ", "create secrets cattle-local-user-passwords/jo system:apiserver"]
+    );
+    let set = json!({"newPassword": "another horse battery"}).to_string();
+    let set = log.ask(&root(), Method::POST, "/v3/users/jo?action=setpassword", &[JSON], set).await;
+    assert_eq!(set.code, 200, "{}", set.json());
+    let said = lines(&set.id);
+    assert!(
+        said.contains(&"update secrets cattle-local-user-passwords/jo system:apiserver".to_owned()),
+        "{said:?}"
+    );
+    let wish = json!({"namespace": "guest", "serviceAccountName": "rke2"}).to_string();
+    let asked = log.ask(&root(), Method::POST, "/v1/harvester/kubeconfig", &[JSON], wish).await;
+    assert_eq!(asked.code, 409, "nobody fills the Secret here");
+    let said = lines(&asked.id);
+    for line in [
+        "create serviceaccounts guest/rke2 ",
+        "create secrets guest/rke2-token ",
+        "create rolebindings guest/guest-rke2 ",
+        "create clusterrolebindings /guest-rke2 ",
+    ] {
+        assert!(said.iter().any(|one| one == line), "{line}: {said:?}");
+    }
+    let gone = log.ask(&root(), Method::DELETE, "/v3/users/jo", &[], "").await;
+    assert!(lines(&gone.id).contains(&"delete users /jo ".to_owned()));
+    assert!(!log.files().concat().contains("horse"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_somebody_makes_for_themselves_has_a_line_without_its_secret() {
+    let log = Audited::at(Level::RequestResponse).await;
+    let jo = NewUser { id: "jo".into(), username: "jo".into(), ..NewUser::default() };
+    log.house.server.users().create(&jo, "correct horse battery").await.unwrap();
+    let login = "/v3-public/localProviders/local?action=login";
+    let wish = json!({"username": "jo", "password": "correct horse battery"}).to_string();
+    let session = log.ask(&stranger(), Method::POST, login, &[JSON], wish).await.json();
+    let session = session["token"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {session}");
+    let headers = [JSON, ("authorization", bearer.as_str())];
+    let made = log.ask(&stranger(), Method::POST, "/v3/tokens", &headers, "{}").await;
+    assert_eq!(made.code, 201);
+    let name = made.json()["name"].as_str().unwrap().to_owned();
+    let events = log.events_of(&made.id);
+    let line = events.iter().find(|event| event["objectRef"]["resource"] == "tokens").unwrap();
+    assert_eq!((&line["verb"], &line["objectRef"]["name"]), (&json!("create"), &json!(name)));
+    assert_eq!(line["user"]["username"], "jo");
+    let config = "/v3/clusters/local?action=generateKubeconfig";
+    let config = log.ask(&stranger(), Method::POST, config, &headers, "{}").await;
+    assert_eq!(config.code, 200);
+    let text = log.files().concat();
+    let secret = |token: &str| token.split_once(':').unwrap().1.to_owned();
+    assert!(!text.contains(&secret(&session)));
+    assert!(!text.contains(&secret(made.json()["token"].as_str().unwrap())));
+    let config: Value = serde_yaml_ng::from_str(config.json()["config"].as_str().unwrap()).unwrap();
+    assert!(!text.contains(&secret(config["users"][0]["user"]["token"].as_str().unwrap())));
+}

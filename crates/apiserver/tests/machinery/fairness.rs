@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     audit_log::known,
     house::{House, MAPS},
+    visitors,
 };
 
 const SLOW: Duration = Duration::from_secs(1);
@@ -274,4 +275,31 @@ async fn a_crowd_in_a_namespace_with_a_quota_takes_no_seats_and_every_other_turn
         assert!(matches!(answer.code, 201 | 429), "{}", answer.code);
     }
     assert_eq!(gauge(&server, "current_executing_seats").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_read_in_ranchers_words_takes_a_seat_like_anything_else() {
+    let house = House::new().await;
+    let anna = visitors::join_admin(&house, "anna").await;
+    let bert = visitors::join(&house, "bert").await;
+    let name = "dispatched_requests_total";
+    for (who, uri) in [
+        (&anna, "/v3/users"),
+        (&bert, "/v3/users?me=true"),
+        (&bert, "/v3/users/bert"),
+        (&bert, "/v3/tokens"),
+        (&bert, "/v3/principals"),
+        (&bert, "/v3/clusters"),
+        (&bert, "/v1/management.cattle.io.clusters/local"),
+        (&bert, "/v1/userpreferences"),
+        (&anna, "/v3/settings"),
+    ] {
+        let before = gauge(&house.server, name).await;
+        visitors::bearing(&house, who, Method::GET, uri, Value::Null).await.ok();
+        assert_eq!(gauge(&house.server, name).await - before, 1, "{uri}");
+    }
+    let before = gauge(&house.server, name).await;
+    visitors::ask(&house, Method::GET, "/v1/management.cattle.io.settings", &[], "").await.ok();
+    assert_eq!(gauge(&house.server, name).await - before, 1, "strangers share one queue");
+    assert_eq!(gauge(&house.server, "current_executing_requests").await, 0, "and leave none behind");
 }

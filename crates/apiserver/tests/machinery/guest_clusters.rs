@@ -221,3 +221,44 @@ async fn bad_wishes_change_nothing() {
     let said = bearing(&house, &root, Method::POST, KUBECONFIG, wish()).await;
     assert_eq!(said.code, 409, "{}", said.text);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_read_bindings_learns_nothing_of_them() {
+    let house = house().await;
+    let stranger = join(&house, "stranger").await;
+    // May make all of it, and see nothing of what is there.
+    give(
+        &house,
+        "maker",
+        json!([
+            {"apiGroups": [""], "resources": ["serviceaccounts", "secrets"], "verbs": ["create", "get"]},
+            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings", "clusterrolebindings"],
+                "verbs": ["create"]},
+            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"]},
+        ]),
+    )
+    .await;
+    let maker = join(&house, "maker").await;
+    let before = bearing(&house, &stranger, Method::POST, KUBECONFIG, wish()).await;
+    let binding = |role: &str| {
+        json!({
+            "metadata": {"name": "guest-rke2"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "rke2", "namespace": "guest"}],
+        })
+    };
+    let mut answers = Vec::new();
+    for role in ["view", "harvesterhci.io:csi-driver"] {
+        let uri = format!("{RBAC}/clusterrolebindings");
+        house.post(&uri, binding(role)).await.ok();
+        let after = bearing(&house, &stranger, Method::POST, KUBECONFIG, wish()).await;
+        assert_eq!((before.code, &before.text), (after.code, &after.text));
+        let said = bearing(&house, &maker, Method::POST, KUBECONFIG, wish()).await;
+        answers.push((said.code, said.text));
+        house.delete(&format!("{uri}/guest-rke2")).await.ok();
+    }
+    assert_eq!(before.code, 403, "{}", before.text);
+    assert_eq!(answers[0], answers[1], "what it binds is nothing for who may not read it");
+    assert_eq!(answers[0].0, 409);
+    assert_eq!(made(&house).await, [""; 0]);
+}

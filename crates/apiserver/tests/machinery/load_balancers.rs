@@ -11,6 +11,8 @@ use crate::{
 const BALANCERS: &str = "/apis/loadbalancer.harvesterhci.io/v1beta1/namespaces/default/loadbalancers";
 const POOLS: &str = "/apis/loadbalancer.harvesterhci.io/v1beta1/ippools";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+const MACHINE_POOLS: &str = "/apis/network.harvesterhci.io/v1alpha1/namespaces/harvester-system/ippools";
+const FINALIZER: &str = "sheaf.io/load-balancer-address";
 const ANNOTATION: &str = "loadbalancer.harvesterhci.io";
 
 fn user(name: &str) -> User {
@@ -144,4 +146,76 @@ async fn pools_share_no_address_with_each_other_nor_with_machines() {
     assert!(refused.message().contains("can't delete pool before releasing"), "{}", refused.message());
     house.patch(&path, "merge-patch", json!({"status": null})).await.ok();
     house.delete(&path).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_but_who_administers_addresses_takes_one_away_from_the_node_that_holds_it() {
+    let house = House::new().await;
+    bind(&house, "jane", "harvesterhci.io:edit").await;
+    let jane = asked_as(&house, user("jane"));
+    let listeners = json!([{"name": "a", "port": 80, "protocol": "TCP", "backendPort": 80}]);
+    let made = json!({"metadata": {"name": "lb"}, "spec": {"workloadType": "vm", "listeners": listeners}});
+    let path = format!("{BALANCERS}/lb");
+    jane.post(BALANCERS, made.clone()).await.ok();
+    let held = json!({"metadata": {"finalizers": [FINALIZER]},
+        "status": {"nodeName": "n1", "address": "192.0.2.5", "allocatedAddress": {"ip": "192.0.2.5"}}});
+    house.patch(&path, "merge-patch", held).await.ok();
+    // Who writes the whole of it leaves it as it is.
+    let written = jane.put(&path, made).await.ok();
+    assert_eq!(written["metadata"]["finalizers"], json!([FINALIZER]));
+    let none = json!({"metadata": {"finalizers": null}});
+    for _ in 0..2 {
+        let refused = jane.patch(&path, "merge-patch", none.clone()).await;
+        assert_eq!(refused.code, 403, "{:#}", refused.body);
+        assert!(refused.message().contains("goes by itself"), "{}", refused.message());
+        // And the same while it goes.
+        jane.delete(&path).await.ok();
+    }
+    let mut going = jane.get(&path).await.ok();
+    going["metadata"]["finalizers"] = json!([]);
+    assert_eq!(jane.put(&path, going.clone()).await.code, 403);
+    // Nor is it made one whose address is its owner's to say.
+    let other = json!({"spec": {"workloadType": "cluster"}, "status": {"address": null}});
+    let refused = jane.patch(&path, "merge-patch", other).await;
+    assert!(refused.message().contains("can't change the workloadType"), "{}", refused.message());
+    let silent = jane.patch(&path, "merge-patch", json!({"status": {"address": null}})).await.ok();
+    assert_eq!(silent["status"]["address"], "192.0.2.5");
+
+    let role = json!({"metadata": {"name": "addresses"}, "rules": [
+        {"apiGroups": ["loadbalancer.harvesterhci.io"], "resources": ["ippools"], "verbs": ["update"]}]});
+    house.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await.ok();
+    let binding = json!({"metadata": {"name": "addresses"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "addresses"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]});
+    house.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await.ok();
+    jane.patch(&path, "merge-patch", none).await.ok();
+    assert_eq!(jane.get(&path).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_get_no_address_that_a_pool_of_balancers_gives() {
+    let house = House::new().await;
+    let pools = house.get(MACHINE_POOLS).await.ok();
+    let default = pools["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let path = format!("{MACHINE_POOLS}/{default}");
+    let exclude = |addresses: &[&str]| json!({"spec": {"ipv4Config": {"pool": {"exclude": addresses}}}});
+    let mut one = pool("one", "10.52.0.0/16", json!([]));
+    one["spec"]["ranges"][0]["rangeStart"] = json!("10.52.200.10");
+    one["spec"]["ranges"][0]["rangeEnd"] = json!("10.52.200.10");
+    assert!(house.post(POOLS, one.clone()).await.message().contains("exclude those there first"));
+    house.patch(&path, "merge-patch", exclude(&["10.52.200.10"])).await.ok();
+    house.post(POOLS, one).await.ok();
+    // What is excluded for balancers stays excluded, while they may have it.
+    for less in [exclude(&[]), exclude(&["10.52.200.11"])] {
+        let refused = house.patch(&path, "merge-patch", less).await;
+        assert_eq!(refused.code, 403, "{:#}", refused.body);
+        assert!(
+            refused.message().contains("10.52.200.10 to 10.52.200.10 of IPPool one"),
+            "{}",
+            refused.message()
+        );
+    }
+    house.patch(&path, "merge-patch", exclude(&["10.52.200.10", "10.52.200.11"])).await.ok();
+    house.delete(&format!("{POOLS}/one")).await.ok();
+    house.patch(&path, "merge-patch", exclude(&[])).await.ok();
 }

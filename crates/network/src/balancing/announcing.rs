@@ -29,7 +29,8 @@ pub(crate) struct Announced {
     pub network: Ipv4Net,
 }
 
-/// The interface whose network an address is of; the smallest where there are several.
+/// The interface whose network an address is of; the smallest where there are several. The segment of the guests is none:
+/// nobody is there but they.
 pub(crate) async fn interface_of(
     links: &Links,
     config: &NetworkConfig,
@@ -43,7 +44,8 @@ pub(crate) async fn interface_of(
         .filter(|(_, network)| network.prefix_len() < 32 && network.contains(&address))
         .filter_map(|(index, network)| {
             let link = all.iter().find(|link| link.index == index)?;
-            let is_one = link.up && link.name != "lo" && link.name != config.names.holder.as_str();
+            let ours = [&config.names.holder, &config.names.bridge];
+            let is_one = link.up && link.name != "lo" && ours.iter().all(|own| link.name != own.as_str());
             is_one.then(|| Announced { link: link.clone(), network })
         })
         .max_by_key(|found| found.network.prefix_len());

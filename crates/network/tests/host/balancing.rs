@@ -97,7 +97,7 @@ fn an_address_leads_to_every_guest_from_everywhere() {
         thread::sleep(Duration::from_millis(1200));
         let reach =
             network.set_balanced(&[balanced(ADDRESS, &[2, 3]), balanced(INSIDE, &[2, 3])]).await.unwrap();
-        assert_eq!((reach[&ADDRESS], reach[&INSIDE]), (Reach::Network, Reach::Network));
+        assert_eq!((reach[&ADDRESS], reach[&INSIDE]), (Reach::Network, Reach::Route));
         let both = ["one".to_owned(), "two".to_owned()];
         assert_eq!(answers(&outside, ADDRESS), both, "from outside, whose memory was put right");
         assert_eq!(answers(&node, ADDRESS), both, "from the node itself");

@@ -3,13 +3,18 @@
 //! A node takes nobody's word for what is safe to do to its host. It holds no address that is its own, a guest's or no
 //! ordinary one, and it forwards to nothing but guests of its segment.
 
-use std::{collections::BTreeSet, net::Ipv4Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
 use sheaf_resources::kinds::{
     harvester_condition::set_condition,
     ip_pool::Cidr,
     load_balancer::{FORWARDING, LoadBalancer, LoadBalancerStatus},
 };
+
+use super::health::Health;
 
 /// What a node knows of its host.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +78,23 @@ fn why_not(address: Ipv4Addr, host: &Host<'_>) -> Option<&'static str> {
     None
 }
 
+/// What may be on the host: the addresses that their balancers say. That one of them could not be written is no reason to
+/// hold up the others.
+pub fn said<'a, Place: Ord>(
+    wishes: &'a BTreeMap<Place, Wish>,
+    balancers: &BTreeMap<Place, LoadBalancer>,
+) -> BTreeMap<&'a Place, Ipv4Addr> {
+    let wanted = wishes.iter().filter_map(|(place, wish)| match wish {
+        Wish::Hold(address) => Some((place, *address)),
+        Wish::Nothing | Wish::Refuse(_) => None,
+    });
+    wanted
+        .filter(|(place, address)| {
+            balancers.get(*place).is_some_and(|one| one.status.address == address.to_string())
+        })
+        .collect()
+}
+
 /// The backend servers that connections may go to.
 pub fn backends(status: &LoadBalancerStatus, host: &Host<'_>) -> Vec<Ipv4Addr> {
     let is_guest = |address: &Ipv4Addr| {
@@ -85,13 +107,22 @@ pub fn backends(status: &LoadBalancerStatus, host: &Host<'_>) -> Vec<Ipv4Addr> {
     status.backend_servers.iter().filter_map(|text| text.parse().ok()).filter(is_guest).collect()
 }
 
+/// What was found out about a backend server before, here or on another node. Only while the address is held anything is.
+pub fn health_of(status: &LoadBalancerStatus, server: Ipv4Addr) -> Health {
+    let text = server.to_string();
+    match status.address.is_empty() || status.condition(FORWARDING).is_none() {
+        true => Health::Unknown,
+        false => Health::known(!status.unhealthy_servers.contains(&text)),
+    }
+}
+
 /// How forwarding goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The address is, or is about to be, on this host; nothing else is known yet.
     Taking(Ipv4Addr),
-    /// It is held, and so many of so many get connections.
-    Held { address: Ipv4Addr, well: usize, of: usize, announced: bool },
+    /// It is held, and all of so many servers get connections but those that are not well.
+    Held { address: Ipv4Addr, unwell: Vec<Ipv4Addr>, of: usize, announced: bool },
     /// It is not on this host, and why.
     NotHeld(String),
     /// It is on this host as before, and something went wrong.
@@ -106,8 +137,10 @@ pub fn status(balancer: &LoadBalancer, outcome: &Outcome, now: &str) -> LoadBala
             status.address = address.to_string();
             return status;
         }
-        Outcome::Held { address, well, of, announced } => {
+        Outcome::Held { address, unwell, of, announced } => {
             status.address = address.to_string();
+            status.unhealthy_servers = unwell.iter().map(ToString::to_string).collect();
+            let well = of.saturating_sub(unwell.len());
             match (well, announced) {
                 (0, _) if *of > 0 => (
                     "False",
@@ -130,6 +163,7 @@ pub fn status(balancer: &LoadBalancer, outcome: &Outcome, now: &str) -> LoadBala
         }
         Outcome::NotHeld(why) => {
             status.address = String::new();
+            status.unhealthy_servers = Vec::new();
             ("False", "NotHeld", why.clone())
         }
         Outcome::Failed(why) => ("False", "Failed", why.clone()),
@@ -229,20 +263,51 @@ mod tests {
     }
 
     #[test]
+    fn one_balancer_that_cannot_be_written_holds_up_no_other() {
+        let address = |last| Ipv4Addr::new(192, 0, 2, last);
+        let says = |text: &str| balancer(|one| one["status"]["address"] = json!(text));
+        let balancers = BTreeMap::from([
+            ("held", says("192.0.2.50")),
+            ("written", says("192.0.2.51")),
+            ("unwritten", says("")),
+            ("moving", says("192.0.2.53")),
+            ("refused", says("192.0.2.55")),
+        ]);
+        let wishes = BTreeMap::from([
+            ("held", Wish::Hold(address(50))),
+            ("written", Wish::Hold(address(51))),
+            ("unwritten", Wish::Hold(address(52))),
+            ("moving", Wish::Hold(address(54))),
+            ("refused", Wish::Refuse("it is an address of the node itself".to_owned())),
+            ("gone", Wish::Hold(address(56))),
+        ]);
+        let held: Vec<_> = said(&wishes, &balancers).into_iter().map(|(place, at)| (*place, at)).collect();
+        assert_eq!(held, [("held", address(50)), ("written", address(51))]);
+    }
+
+    #[test]
     fn an_address_is_said_before_it_is_held_and_until_it_is_let_go() {
         let address = Ipv4Addr::new(192, 0, 2, 50);
         let mut held = balancer(|_| {});
         held.status = status(&held, &Outcome::Taking(address), "t1");
         assert_eq!((held.status.address.as_str(), held.status.conditions.len()), ("192.0.2.50", 0));
-        held.status = status(&held, &Outcome::Held { address, well: 1, of: 2, announced: true }, "t2");
+        let (one, two) = (Ipv4Addr::new(10, 52, 0, 7), Ipv4Addr::new(10, 52, 0, 8));
+        let outcome =
+            |unwell: &[Ipv4Addr]| Outcome::Held { address, unwell: unwell.to_vec(), of: 2, announced: true };
+        assert_eq!(health_of(&held.status, one), Health::Unknown, "nobody has looked yet");
+        held.status = status(&held, &outcome(&[two]), "t2");
         assert_eq!(held.status.condition(FORWARDING).unwrap().status, "True");
-        let again = status(&held, &Outcome::Held { address, well: 1, of: 2, announced: true }, "t3");
+        assert_eq!(health_of(&held.status, one), Health::known(true));
+        assert_eq!(health_of(&held.status, two), Health::known(false));
+        let again = status(&held, &outcome(&[two]), "t3");
         assert_eq!(again, held.status, "what stays as it is is not written again");
-        let none = status(&held, &Outcome::Held { address, well: 0, of: 2, announced: true }, "t3");
+        let none = status(&held, &outcome(&[one, two]), "t3");
         let said = none.condition(FORWARDING).unwrap();
         assert!(said.status == "False" && said.message.contains("total:2, healthy:0"), "{said:?}");
         let failed = status(&held, &Outcome::Failed("no nft".to_owned()), "t4");
         assert_eq!(failed.address, "192.0.2.50", "it may still be there");
-        assert_eq!(status(&held, &Outcome::NotHeld(String::new()), "t5").address, "");
+        assert_eq!(failed.unhealthy_servers, ["10.52.0.8"], "nor is it known to be better");
+        let gone = status(&held, &Outcome::NotHeld(String::new()), "t5");
+        assert_eq!((gone.address.as_str(), gone.unhealthy_servers.len()), ("", 0));
     }
 }

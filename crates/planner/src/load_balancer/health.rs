@@ -8,7 +8,9 @@
 //!      +--------------------------------------------------------------------------------^
 //! ```
 //!
-//! One that is not known yet counts as well: a node that starts again cuts nobody off before it has looked.
+//! One that is not known yet counts as well, until it was looked at. What was known when a node starts again, or takes over
+//! from another, or when the check is changed, is known still ([`Health::known`]): one look that goes badly takes
+//! nobody out who was well, and one that was not is not given connections to try.
 
 use sheaf_resources::kinds::load_balancer::HealthCheck;
 
@@ -27,6 +29,14 @@ pub enum Health {
 }
 
 impl Health {
+    /// Of a server of which it is known already whether it is well.
+    pub fn known(is_well: bool) -> Health {
+        match is_well {
+            true => Health::Up { failures: 0 },
+            false => Health::Down { successes: 0 },
+        }
+    }
+
     /// Whether it gets connections.
     pub fn is_well(self) -> bool {
         match self {
@@ -75,6 +85,19 @@ mod tests {
         assert!(!told(&[true, false, false, false], &check).is_well());
         assert!(!told(&[false, true, false, true], &check).is_well());
         assert!(told(&[false, true, true], &check).is_well());
+    }
+
+    #[test]
+    fn what_was_known_before_a_restart_is_where_it_goes_on() {
+        let check = check(2, 3);
+        let after = |is_well, outcomes: &[bool]| {
+            let start = Health::known(is_well);
+            outcomes.iter().fold(start, |health, outcome| health.after(*outcome, &check)).is_well()
+        };
+        assert!(after(true, &[]) && after(true, &[false]) && after(true, &[false, false]));
+        assert!(!after(true, &[false, false, false]));
+        assert!(!after(false, &[]) && !after(false, &[true]));
+        assert!(after(false, &[true, true]));
     }
 
     proptest! {

@@ -93,13 +93,35 @@ fn ready_says_what_is_missing_until_nothing_is() {
     assert_eq!((lb.status.node_name.as_str(), lb.status.backend_servers[0].as_str()), ("n2", "10.52.0.7"));
     assert_eq!(ready(&lb.status).1, "waiting for node n2 to hold the address");
     let address = [10, 1, 0, 2].into();
-    let held = forwarding::Outcome::Held { address, well: 1, of: 1, announced: true };
+    let held = forwarding::Outcome::Held { address, unwell: Vec::new(), of: 1, announced: true };
     lb.status = forwarding::status(&lb, &held, "t");
     lb.status = status_after(&lb, &pools, &nodes, &one);
     assert_eq!(ready(&lb.status), ("True", ""));
     assert_eq!(after(&lb, &pools, &nodes, &one), Step::Rest);
-    assert_eq!(choose_node("n3", &nodes), Ok("n3".into()), "who holds it goes on");
-    assert_eq!(choose_node("gone", &nodes), Ok("n2".into()));
+    assert_eq!(choose_node("n3", false, &nodes), Ok("n3".into()), "who holds it goes on");
+    assert_eq!(choose_node("n3", true, &nodes), Ok("n3".into()), "and so does who is about to");
+    assert_eq!(choose_node("gone", false, &nodes), Ok("n2".into()));
+}
+
+#[test]
+fn a_node_that_cannot_forward_any_more_keeps_an_address_until_it_let_go_and_no_longer() {
+    let lost = Candidate { cannot: Some("no taps".to_owned()), ..able("n1", 0) };
+    let nodes = [lost.clone(), able("n2", 5)];
+    assert_eq!(choose_node("n1", false, &nodes), Ok("n1".into()), "nobody else has it meanwhile");
+    assert_eq!(choose_node("n1", true, &nodes), Ok("n2".into()));
+    assert_eq!(choose_node("n1", true, &[lost]), Ok("n1".into()), "where there is no other");
+    let one = Backends { addresses: vec![[10, 52, 0, 7].into()], without: Vec::new() };
+    let mut lb = balancer("lb", |lb| {
+        lb["spec"] = json!({"workloadType": "vm"});
+        lb["metadata"]["finalizers"] = json!([ADDRESS_FINALIZER]);
+        lb["status"] = json!({"address": "10.1.0.2", "nodeName": "n1",
+            "allocatedAddress": {"ip": "10.1.0.2", "ipPool": "p"}});
+    });
+    let pools = [given()];
+    lb.status.allocated_address = Pool::read(&pools[0]).describe([10, 1, 0, 2].into());
+    assert_eq!(status_after(&lb, &pools, &nodes, &one).node_name, "n1");
+    lb.status.address = String::new();
+    assert_eq!(status_after(&lb, &pools, &nodes, &one).node_name, "n2");
 }
 
 #[test]

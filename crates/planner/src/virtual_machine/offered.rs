@@ -14,11 +14,10 @@ use sheaf_resources::kinds::{
     },
 };
 
+use crate::topology;
+
 /// On a machine whose start a quota kept from happening: why.
 pub const INSUFFICIENT_QUOTA_ANNOTATION: &str = "harvesterhci.io/insufficient-resource-quota";
-/// Who made a machine, and what machines that are nodes of guest clusters say there.
-const CREATOR_LABEL: &str = "harvesterhci.io/creator";
-const NODE_DRIVER: &str = "docker-machine-driver-harvester";
 
 /// What can be done with a virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -269,8 +268,7 @@ fn is_ejectable(spec: &VirtualMachineInstanceSpec, drive: &Disk) -> bool {
 
 /// Whose interfaces are somebody else's to say.
 fn is_a_node(vm: &VirtualMachine) -> bool {
-    let labels = vm.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(CREATOR_LABEL)).is_some_and(|creator| creator == NODE_DRIVER)
+    topology::is_told(vm.metadata.labels.as_ref())
 }
 
 fn all_addresses_are_set(spec: &VirtualMachineInstanceSpec) -> bool {
@@ -416,7 +414,8 @@ mod tests {
         assert_eq!(hot_unpluggable(&two), ["a"]);
         assert!(names(&two, Instance::There(&running)).contains(&"findHotunpluggableNics"));
         assert!(!names(&two, Instance::Absent).contains(&"removeNic"));
-        two.metadata.labels = Some([(CREATOR_LABEL.to_owned(), NODE_DRIVER.to_owned())].into());
+        two.metadata.labels =
+            Some([(topology::CREATOR_LABEL.to_owned(), topology::NODE_DRIVER.to_owned())].into());
         let node = names(&two, Instance::There(&running));
         assert!(!node.contains(&"addNic") && !node.contains(&"removeNic"));
     }

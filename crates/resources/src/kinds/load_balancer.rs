@@ -1,8 +1,8 @@
 //! loadbalancer.harvesterhci.io/v1beta1 LoadBalancer: one address for several machines, or for a cluster in them.
 //!
 //! It has no status subresource, as in the original. Who writes what of the status: a controller the address that was
-//! allocated, the node that holds it, the backend servers and `Ready`; that node `address` and `Forwarding`. Of one for a
-//! cluster in machines `address` is that cluster's cloud provider's to write.
+//! allocated, the node that holds it, the backend servers and `Ready`; that node `address`, `unhealthyServers` and
+//! `Forwarding`. Of one for a cluster in machines `address` is that cluster's cloud provider's to write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,6 +120,8 @@ wire_type! {
         address: String,
         /// The node that holds the address, for machines.
         node_name: String,
+        /// Those of the backend servers that were found not to answer, and get no connections.
+        unhealthy_servers: Vec<String>,
         /// Ready and Forwarding.
         conditions: Vec<HarvesterCondition>,
     }
@@ -228,27 +230,19 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         Ok(spec) => spec,
         Err(why) => return vec![FieldError::invalid(&path, "<object>", why.to_string())],
     };
-    // One on its way out is let go, whatever it says.
-    if !new["metadata"]["deletionTimestamp"].is_null() {
-        return Vec::new();
-    }
     let mut errors = Vec::new();
+    if let Some(old) = old.and_then(|old| read(old).ok()) {
+        check_settled(&old, &spec, &path, &mut errors);
+    }
+    // One on its way out is let go, whatever else it says. What is settled says who lets go of its address.
+    if !new["metadata"]["deletionTimestamp"].is_null() {
+        return errors;
+    }
     for (field, value, known) in
         [("workloadType", &spec.workload_type, [VM, CLUSTER]), ("ipam", &spec.ipam, [POOL, DHCP])]
     {
         if !value.is_empty() && !known.contains(&value.as_str()) {
             errors.push(FieldError::not_supported(&path.child(field), value.as_str(), known));
-        }
-    }
-    if let Some(old) = old.and_then(|old| read(old).ok()) {
-        if old.asks_dhcp() != spec.asks_dhcp() {
-            let why = format!("can't change the IPAM from {} to {}", old.ipam, spec.ipam);
-            errors.push(FieldError::invalid(&path.child("ipam"), spec.ipam.as_str(), why));
-        }
-        if old.is_for_cluster() != spec.is_for_cluster() {
-            let why =
-                format!("can't change the workloadType from {} to {}", old.workload_type, spec.workload_type);
-            errors.push(FieldError::invalid(&path.child("workloadType"), spec.workload_type.as_str(), why));
         }
     }
     // What is listened to for a cluster is the cluster's own business.
@@ -258,6 +252,23 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     check_health(&spec, &path.child("healthCheck"), &mut errors);
     errors
+}
+
+fn check_settled(
+    old: &LoadBalancerSpec,
+    spec: &LoadBalancerSpec,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    if old.asks_dhcp() != spec.asks_dhcp() {
+        let why = format!("can't change the IPAM from {} to {}", old.ipam, spec.ipam);
+        errors.push(FieldError::invalid(&path.child("ipam"), spec.ipam.as_str(), why));
+    }
+    if old.is_for_cluster() != spec.is_for_cluster() {
+        let why =
+            format!("can't change the workloadType from {} to {}", old.workload_type, spec.workload_type);
+        errors.push(FieldError::invalid(&path.child("workloadType"), spec.workload_type.as_str(), why));
+    }
 }
 
 fn check_listeners(spec: &LoadBalancerSpec, at: &FieldPath, errors: &mut Vec<FieldError>) {

@@ -29,6 +29,11 @@ impl Behind {
     pub fn in_process(&self) -> bool {
         self.in_process
     }
+
+    /// The same, done as somebody else.
+    pub fn acting_as(&self, user: &Arc<User>) -> Self {
+        Behind { impersonated: Some(user.clone()), ..self.clone() }
+    }
 }
 
 impl Trail {
