@@ -6,7 +6,7 @@
 use std::{fs, time::Duration};
 
 use sheaf_testbed::guests;
-use sheaf_tests::{machines::Farm, node::Node, program::Program, server::Server};
+use sheaf_tests::{machines::Farm, node::Node, program::Program};
 
 /// A guest boots twice on the longest way, under emulation, beside others.
 const PATIENCE: Duration = Duration::from_secs(600);
