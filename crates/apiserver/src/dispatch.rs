@@ -4,6 +4,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, request::Parts};
+use http_body_util::Full;
 use serde_json::json;
 use sheaf_resources::{
     kind::{Kind, Verbs},
@@ -19,6 +20,7 @@ use crate::{
     body, console, discovery,
     fairness::queues::Seat,
     identity::{ANONYMOUS, PeerCertificate, Rejected, User, credentials, session_cookie},
+    intake::Taken,
     machines,
     metrics::RequestLabels,
     negotiate,
@@ -162,21 +164,66 @@ impl ApiServer {
         if request.group == machines::GROUP {
             return self.answer_machines(parts, body, query, request, user, trail).await;
         }
+        // Nothing is read from who may not.
         self.authorize_and_note(user, request, query, trail)?;
+        if request.verb.only_reads() {
+            return self.answer_allowed(parts, Bytes::new(), query, request, user, trail).await;
+        }
+        let (body, _room) = self.take_body(user, body, trail).await?;
+        self.answer_allowed(parts, body, query, request, user, trail).await
+    }
+
+    /// The same, with a body that is made of what has its room already.
+    pub(crate) async fn answer_with_body(
+        &self,
+        parts: &mut Parts,
+        body: Bytes,
+        query: &Query,
+        request: &ResourceRequest,
+        user: &Arc<User>,
+        trail: &mut Trail,
+    ) -> Result<ApiResponse, ApiError> {
+        if request.group == machines::GROUP {
+            return self.answer_machines(parts, Full::new(body), query, request, user, trail).await;
+        }
+        self.authorize_and_note(user, request, query, trail)?;
+        self.answer_allowed(parts, body, query, request, user, trail).await
+    }
+
+    /// The body of somebody who is known, and the room it takes until that is dropped.
+    pub(crate) async fn take_body<'a, B>(
+        &'a self,
+        user: &'a User,
+        body: B,
+        trail: &Trail,
+    ) -> Result<(Bytes, Option<Taken<'a>>), ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        // Our own controllers are few and honest, and must not wait for those who are not.
+        if trail.in_process {
+            return Ok((body::read(body, body::MAX_BODY).await?, None));
+        }
+        let is_node = user.node_name().is_some();
+        let intake = if is_node { &self.intake_of_nodes } else { &self.intake };
+        let taken = intake.take(&user.name, body).await?;
+        Ok((taken.body.clone(), Some(taken)))
+    }
+
+    async fn answer_allowed(
+        &self,
+        parts: &mut Parts,
+        body: Bytes,
+        query: &Query,
+        request: &ResourceRequest,
+        user: &Arc<User>,
+        trail: &mut Trail,
+    ) -> Result<ApiResponse, ApiError> {
         if request.verb.only_reads() {
             let seat = self.seat_for(user, trail.in_process, request, query, 0).await?;
             return self.answer_resource(parts, Bytes::new(), query, request, user, seat.as_ref()).await;
         }
-        // Our own controllers are few and honest, and must not wait for those who are not.
-        let (body, _room) = match trail.in_process {
-            true => (body::read(body, body::MAX_BODY).await?, None),
-            false => {
-                let is_node = user.node_name().is_some();
-                let intake = if is_node { &self.intake_of_nodes } else { &self.intake };
-                let taken = intake.take(&user.name, body).await?;
-                (taken.body.clone(), Some(taken))
-            }
-        };
         // What is sent to where nobody serves anything is of no kind that says what is secret in it.
         if self.serves(request) {
             trail.brought(&parts.headers, &body);

@@ -17,15 +17,7 @@ impl ApiServer {
         if !matches!(endpoint, "livez" | "readyz" | "healthz") {
             return None;
         }
-        let mut checks: Vec<(&str, Result<(), String>)> =
-            vec![("ping", Ok(())), ("cache", self.cache.failure().map_or(Ok(()), Err))];
-        if endpoint != "livez" {
-            checks.push(("store", self.store.revision().await.map(drop).map_err(|why| why.to_string())));
-        }
-        if endpoint == "readyz" {
-            let stopping = *self.stopping.borrow();
-            checks.push(("shutdown", if stopping { Err("the server is stopping".into()) } else { Ok(()) }));
-        }
+        let mut checks = self.checks(endpoint).await;
         if let Some(only) = only {
             checks.retain(|(name, _)| *name == only);
             if checks.is_empty() {
@@ -53,5 +45,24 @@ impl ApiServer {
             true => respond::text(success::OK, "ok"),
             false => respond::text(success::UNHEALTHY, format!("{lines}{endpoint} check failed\n")),
         })
+    }
+
+    /// What is not well, if anything: the name of the first check that fails.
+    pub(crate) async fn problem(&self) -> Option<String> {
+        let checks = self.checks("readyz").await;
+        let failed = checks.into_iter().find(|(_, outcome)| outcome.is_err());
+        failed.map(|(name, _)| format!("the API server is not ready: {name}"))
+    }
+
+    async fn checks(&self, endpoint: &str) -> Vec<(&'static str, Result<(), String>)> {
+        let mut checks = vec![("ping", Ok(())), ("cache", self.cache.failure().map_or(Ok(()), Err))];
+        if endpoint != "livez" {
+            checks.push(("store", self.store.revision().await.map(drop).map_err(|why| why.to_string())));
+        }
+        if endpoint == "readyz" {
+            let stopping = *self.stopping.borrow();
+            checks.push(("shutdown", if stopping { Err("the server is stopping".into()) } else { Ok(()) }));
+        }
+        checks
     }
 }

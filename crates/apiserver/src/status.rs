@@ -180,6 +180,11 @@ impl ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
     }
 
+    /// What it would take is not here.
+    pub fn failed_dependency(message: impl Into<String>) -> Self {
+        ApiError::new(StatusCode::FAILED_DEPENDENCY, "FailedDependency", message)
+    }
+
     pub fn method_not_allowed() -> Self {
         ApiError::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -315,6 +320,13 @@ impl ApiError {
 
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
+    }
+
+    /// Whether the namespace it was to be made in is on its way out.
+    pub fn is_namespace_terminating(&self) -> bool {
+        let status = self.to_value();
+        let mut causes = status["details"]["causes"].as_array().into_iter().flatten();
+        causes.any(|cause| cause["reason"] == "NamespaceTerminating")
     }
 
     /// The `Status` object that is the body of the answer, or of a watch's ERROR event.

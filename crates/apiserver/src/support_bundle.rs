@@ -3,22 +3,21 @@
 //!
 //! | below `/v1/harvester/supportbundles/{name}` | |
 //! |---|---|
-//! | `GET /download` | as Harvester has it: the file, and the bundle is deleted once all of it was passed on, unless `?retain=true` is said |
+//! | `GET /download` | the file, as often as somebody asks: that it was sent is not that it arrived |
 //! | `GET /cluster` | every object, without its secrets: see [`cluster`] |
 //!
 //! Bundles are in one namespace, so none is said. A bundle has something of every namespace: whoever makes or fetches one must
 //! be allowed to list everything, whatever roles they have in that namespace. A node is allowed the objects for a bundle that
-//! is bound to it and being made, and for no other.
+//! is bound to it and being made, and for no other. A bundle is there until its time has come or somebody deletes it.
 
 mod cluster;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
-use http_body_util::{BodyDataStream, Empty, Full};
-use serde_json::json;
+use http_body_util::{BodyDataStream, Empty};
 use sheaf_resources::kinds::support_bundle::{ERROR, INITIALIZED, NAMESPACE, READY, SupportBundle};
 use tokio::time::timeout;
 
@@ -26,8 +25,7 @@ use crate::{
     ApiServer,
     audit::Trail,
     cache::{Resource, place},
-    dispatch::Peer,
-    identity::{MASTERS, User},
+    identity::User,
     machines::agents,
     request::{Query, ResourceRequest, Verb},
     respond::{ApiBody, ApiResponse},
@@ -105,14 +103,9 @@ impl ApiServer {
         let found = found.ok_or_else(|| ApiError::not_found(BUNDLES, bundle.name))?.to_value();
         let object: SupportBundle = serde_json::from_value(found).map_err(ApiError::internal)?;
         match bundle.ask {
-            Ask::Cluster if object.is_being_made() => Ok(self.cluster_part()),
+            Ask::Cluster if object.is_being_made() => Ok(self.cluster_part(&object)),
             Ask::Cluster => Err(ApiError::conflict(BUNDLES, bundle.name, "it is not being made")),
-            Ask::Download => {
-                // All of it, to somebody who takes it: then it has served.
-                let is_taken = parts.method == Method::GET && !parts.headers.contains_key(header::RANGE);
-                let retain = matches!(query.get("retain"), Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
-                self.download_bundle(&parts.headers, bundle.name, &object, is_taken && !retain).await
-            }
+            Ask::Download => self.download_bundle(&parts.headers, bundle.name, &object).await,
         }
     }
 
@@ -138,7 +131,6 @@ impl ApiServer {
         headers: &HeaderMap,
         name: &str,
         bundle: &SupportBundle,
-        is_last: bool,
     ) -> Result<ApiResponse, ApiError> {
         let (Some(uid), node) = (bundle.metadata.uid.clone(), bundle.status.node_name.clone()) else {
             return Err(ApiError::not_found(BUNDLES, name));
@@ -163,18 +155,9 @@ impl ApiServer {
             return Err(agents::refused(&node, (BUNDLES, name), code, body).await);
         }
         let (said, body) = answer.into_parts();
-        let length = said.headers.get(header::CONTENT_LENGTH);
-        let mut left = length.and_then(|text| text.to_str().ok()?.parse::<u64>().ok()).unwrap_or(u64::MAX);
-        let (server, name) = (self.clone(), name.to_owned());
         let pieces = BodyDataStream::new(body).map(move |piece| {
             // Given back when the body is dropped, at its end or before.
             let _room = &room;
-            if let Ok(piece) = &piece {
-                left = left.saturating_sub(piece.len() as u64);
-                if left == 0 && is_last {
-                    remove_fetched(&server, &name, &uid);
-                }
-            }
             piece.map_err(io::Error::other)
         });
         let mut response = Response::new(ApiBody::Passed(Box::pin(pieces)));
@@ -205,25 +188,6 @@ fn why_not_ready(bundle: &SupportBundle) -> String {
         "" => "support bundle is not ready: it waits for a node that is ready".to_owned(),
         _ => format!("support bundle is not ready: it is being made, {} % are done", status.progress),
     }
-}
-
-/// Deletes a bundle that somebody has all of, in the server's own name.
-fn remove_fetched(server: &ApiServer, name: &str, uid: &str) {
-    let (server, name) = (server.clone(), name.to_owned());
-    let options = json!({"preconditions": {"uid": uid}}).to_string();
-    let identity = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
-    let peer = Peer { identity: Some(Arc::new(identity)), ..Peer::default() };
-    let request = Request::delete(format!("/apis/{GROUP}/v1beta1/namespaces/{NAMESPACE}/{PLURAL}/{name}"))
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(options)));
-    tokio::spawn(async move {
-        let Ok(request) = request else { return };
-        let code = server.handle(request, &peer).await.status();
-        if !code.is_success() {
-            // It goes by itself when its time has come.
-            tracing::warn!(name, %code, "a support bundle that was fetched is still there");
-        }
-    });
 }
 
 #[cfg(test)]

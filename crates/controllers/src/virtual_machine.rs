@@ -15,7 +15,7 @@ use std::{
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use sheaf_client::{
     memory::Remembering,
     reconciling::{self, Next, ReconcileError, Reconciler},
@@ -23,7 +23,10 @@ use sheaf_client::{
 use sheaf_planner::virtual_machine::{self, Event, Step};
 use sheaf_resources::{
     kinds::{
-        virtual_machine::{FINALIZER, MAC_ADDRESS_ANNOTATION, VirtualMachine, instance::instance_of},
+        virtual_machine::{
+            EJECTED_CLAIMS_ANNOTATION, FINALIZER, MAC_ADDRESS_ANNOTATION, VirtualMachine,
+            instance::instance_of,
+        },
         virtual_machine_image::VirtualMachineImage,
         virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance},
     },
@@ -140,6 +143,7 @@ fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
         | Step::CreateInstance
         | Step::DeleteInstance { .. }
         | Step::DeleteClaims { .. }
+        | Step::DeleteEjected { .. }
         | Step::SyncLabels { .. }
         | Step::UpdateInstance { .. }
         | Step::RemoveFinalizer => true,
@@ -236,7 +240,17 @@ impl Machines {
             (Step::SetRunStrategy(strategy), _) => {
                 vm.merge(json!({"spec": {"runStrategy": strategy, "running": null}})).await?;
             }
-            (Step::DeleteClaims { names }, _) => self.delete_claims(names, place, vm).await?,
+            (Step::DeleteClaims { names }, _) => {
+                // A machine does not wait for what others use: whoever is last takes it along.
+                if self.delete_claims(names, place, vm).await? {
+                    vm.remove_finalizer(FINALIZER).await?;
+                }
+            }
+            (Step::DeleteEjected { names, held }, _) => {
+                self.delete_claims(names, place, vm).await?;
+                let left = if held.is_empty() { Value::Null } else { json!(held.join(",")) };
+                vm.merge(json!({"metadata": {"annotations": {EJECTED_CLAIMS_ANNOTATION: left}}})).await?;
+            }
             (Step::RemoveFinalizer, _) => vm.remove_finalizer(FINALIZER).await?,
             // It went while we were deciding.
             (
@@ -250,13 +264,13 @@ impl Machines {
         Ok(true)
     }
 
-    /// A claim that others use stays, and the machine does not wait for it: whoever is last takes it along.
+    /// A claim that others use stays, and that is told; answers whether there was one.
     async fn delete_claims(
         &self,
         names: &[String],
         place: &Place,
         vm: &Object<VirtualMachine>,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<bool, ReconcileError> {
         let mut refused = false;
         for name in names {
             let claim: Option<Object<PersistentVolumeClaim>> =
@@ -271,6 +285,6 @@ impl Machines {
                 done => done?,
             }
         }
-        if refused { vm.remove_finalizer(FINALIZER).await } else { Ok(()) }
+        Ok(refused)
     }
 }

@@ -1,7 +1,10 @@
 //! Numbers the versions of machine templates, says whether their images are there, and which version is meant.
 //!
 //! The decisions are [`sheaf_planner::virtual_machine_template`]. A version belongs to its template from the start, so
-//! garbage collection takes it away with it.
+//! garbage collection takes it away with it; one that was left behind by another template of that name is nobody's.
+//! Templates that are made of a machine are [`from_machine`]'s first.
+
+mod from_machine;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,6 +21,7 @@ use sheaf_resources::kinds::{
     virtual_machine_template_version::VirtualMachineTemplateVersion,
 };
 
+use self::from_machine::Came;
 use crate::{
     Context,
     object::{Object, Place, place_of},
@@ -79,8 +83,22 @@ impl Reconciler for Templates {
             let versions: Vec<&VirtualMachineTemplateVersion> = all
                 .iter()
                 .map(|version| &**version)
-                .filter(|version| version.template() == Some((&place.0, &place.1)))
+                .filter(|version| is_of(version, template.uid()))
                 .collect();
+            let mut came = from_machine::make(&self.context, &eyes, place, &template, &versions).await?;
+            for version in &versions {
+                if matches!(came, Came::Nothing) {
+                    came = from_machine::complete(&self.context, &eyes, place, version).await?;
+                }
+            }
+            match came {
+                Came::Nothing => {}
+                Came::Something => {
+                    eyes = eyes.fresh();
+                    continue;
+                }
+                Came::Waiting => return Ok(Next::again_after(crate::LOOK_AGAIN)),
+            }
             let images: BTreeSet<Place> = versions
                 .iter()
                 .flat_map(|version| version.images())
@@ -118,4 +136,10 @@ impl Reconciler for Templates {
         // So many steps mean that somebody undoes them; that is no reason to run in circles.
         Ok(Next::again_after(crate::LOOK_AGAIN))
     }
+}
+
+/// Whether a version is this very template's: another one of the same name may have had some.
+fn is_of(version: &VirtualMachineTemplateVersion, template: &str) -> bool {
+    let mut owners = version.metadata.owner_references.iter().flatten();
+    !template.is_empty() && owners.any(|owner| owner.uid == template)
 }

@@ -276,4 +276,33 @@ mod tests {
         settled(&mut image, &Found::Complete { size: 5, virtual_size: 10, is_disc: true }, true, 300);
         assert!(image.condition(RETRY_LIMIT_EXCEEDED).is_none(), "what is here did not fail");
     }
+
+    /// Terraform takes `Initialized` that is False and has words for the end of it.
+    #[test]
+    fn trap_an_image_on_its_way_is_never_uninitialised_with_words() {
+        let failed = |at| Found::Failed { at, why: "404 Not Found".into() };
+        for source in ["download", "upload", "clone", "export-from-volume"] {
+            let mut image = image(source);
+            let told = [
+                Found::Nothing,
+                failed(1),
+                Found::Arriving { progress: 3 },
+                Found::Interrupted { progress: 3, why: "the cable is gone".into() },
+                failed(30),
+                Found::Nothing,
+                failed(60),
+                failed(90),
+            ];
+            for (n, found) in told.iter().enumerate() {
+                let now = i64::try_from(n).unwrap() * 30;
+                while let Step::WriteStatus(status) = next_step(&image, found, false, (now, "t")) {
+                    image.status = *status;
+                    let initialized = image.condition(INITIALIZED);
+                    let is_end =
+                        initialized.is_some_and(|one| one.status == "False" && !one.message.is_empty());
+                    assert!(!is_end, "{source}, {found:?}: {initialized:?}");
+                }
+            }
+        }
+    }
 }

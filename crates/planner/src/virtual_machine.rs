@@ -122,6 +122,11 @@ pub enum Step {
     DeleteClaims {
         names: Vec<String>,
     },
+    /// Delete the claims of discs that nobody holds any more, and note those that are still held.
+    DeleteEjected {
+        names: Vec<String>,
+        held: Vec<String>,
+    },
     RemoveFinalizer,
 }
 
@@ -152,7 +157,19 @@ fn acting_step(seen: &Seen<'_>) -> Step {
     if let Step::DeleteInstance { .. } = run {
         return run;
     }
-    claim_step(seen).or_else(|| upkeep_step(seen)).unwrap_or(run)
+    claim_step(seen).or_else(|| upkeep_step(seen)).or_else(|| ejected_step(seen)).unwrap_or(run)
+}
+
+/// Discs that were taken out go when the instance does not name them any more. One that somebody put in again is not out.
+fn ejected_step(seen: &Seen<'_>) -> Option<Step> {
+    let noted = seen.vm.ejected_claims();
+    let wanted: BTreeSet<&str> =
+        seen.vm.spec.template.iter().flat_map(|template| template.spec.claim_names()).collect();
+    let held: BTreeSet<&str> =
+        seen.instance.iter().flat_map(|instance| instance.spec.claim_names()).collect();
+    let out = noted.iter().filter(|name| !wanted.contains(**name)).map(|name| (*name).to_owned());
+    let (still_held, names): (Vec<String>, Vec<String>) = out.partition(|name| held.contains(name.as_str()));
+    (still_held.len() < noted.len()).then_some(Step::DeleteEjected { names, held: still_held })
 }
 
 /// What is to be written into the status, if anything is.
@@ -254,7 +271,8 @@ fn deletion_step(seen: &Seen<'_>) -> Step {
         Instance::Going => return Step::Rest,
         Instance::Absent | Instance::Foreign => {}
     }
-    let removed = seen.vm.removed_claims().into_iter().filter(|name| seen.claims.contains_key(*name));
+    let removed = seen.vm.removed_claims().into_iter().chain(seen.vm.ejected_claims());
+    let removed = removed.filter(|name| seen.claims.contains_key(*name));
     let names: Vec<String> = removed.map(str::to_owned).collect();
     if names.is_empty() { Step::RemoveFinalizer } else { Step::DeleteClaims { names } }
 }

@@ -6,7 +6,11 @@
 //!
 //! - One step per call. The caller acts, looks again, and asks again.
 //! - Versions are numbered in the order in which they were made, each one more than the highest there is.
-//! - Which version is meant when none is said is somebody's to choose; where nobody did, it is the first.
+//! - Which version is meant when none is said is somebody's to choose; where nobody did, or what they chose is none of its
+//!   versions, it is the first.
+//! - What a version is that is made of a machine is [`from_machine`].
+
+pub mod from_machine;
 
 use std::collections::BTreeSet;
 
@@ -65,7 +69,9 @@ pub fn next_step(seen: &Seen<'_>) -> Step {
     let chosen = &template.spec.default_version_id;
     let first = assigned().min_by_key(|version| version.status.version);
     match first {
-        Some(first) if chosen.is_empty() => return Step::SetDefault(id(first)),
+        Some(first) if !versions.iter().any(|version| id(version) == *chosen) => {
+            return Step::SetDefault(id(first));
+        }
         _ => {}
     }
     let default = assigned().find(|version| id(version) == *chosen);
@@ -180,6 +186,14 @@ mod tests {
         versions.remove(0);
         settle(&mut t, &mut versions, &[]);
         assert_eq!((numbers(&versions), t.status.default_version), (vec![2], 2));
+    }
+
+    #[test]
+    fn a_choice_that_is_none_of_its_versions_is_no_choice() {
+        let mut t = template("a/gone");
+        assert_eq!(settle(&mut t, &mut [], &[]), [], "there is nothing to choose from yet");
+        settle(&mut t, &mut [version("a", "2026-01-01T00:00:00Z", "")], &[]);
+        assert_eq!((t.spec.default_version_id.as_str(), t.status.default_version), ("a/a", 1));
     }
 
     #[test]

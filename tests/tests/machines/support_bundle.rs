@@ -264,7 +264,9 @@ fn a_bundle_arrives_whole_whichever_step_the_node_dies_at() {
         fs::write(&file, &answer.body).unwrap();
         let (paths, _) = unzipped(File::open(&file).unwrap());
         assert!(paths.iter().any(|path| path == "yamls/cluster/v1/nodes.yaml"));
-        // Fetched, it is gone, here and there.
+        // Fetched, it is there to be fetched again; deleted, it is gone, here and there.
+        assert_eq!(api.get(&path).body.len(), answer.body.len());
+        assert_eq!(api.delete(&format!("{BUNDLES}/{name}")).code, 200);
         until("the bundle to go", || (api.get(&path).code == 404).then_some(()));
         until("its file to go", || fs::read_dir(&kept).unwrap().next().is_none().then_some(()));
     }

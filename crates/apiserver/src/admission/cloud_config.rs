@@ -1,20 +1,26 @@
 //! What machines are told at their first start: templates for people to choose from (ConfigMaps with a label) and what a
-//! machine is given (Secrets with the same label). What a guest could not read is refused where its author sees it.
+//! machine is given (Secrets with the same label).
 //!
-//! Only what the label marks is looked at. What is in a Secret is never said again.
+//! What no guest could read is refused where its author sees it. What cloud-init passes over, and somebody else may take, is
+//! let in with a warning: guests have other readers, too. Only what the label marks is looked at. What is in a Secret is
+//! never said again.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use sheaf_resources::field_error::{FieldError, FieldPath};
 
-use crate::{body::yaml, rest::Call, status::ApiError};
+use crate::{
+    body::yaml::{self, Shape},
+    rest::Call,
+    status::ApiError,
+};
 
 /// Says what it is for: `user` and `network` on ConfigMaps, `harvester` on a machine's Secret.
 const LABEL: &str = "harvesterhci.io/cloud-init-template";
 /// Where a ConfigMap has it.
 const KEY: &str = "cloudInit";
-/// How user data begins that is none of YAML: cloud-init goes by its first line.
-const OTHER_FORMATS: [&str; 9] = [
+/// How user data begins, in lower case, whose form is for its reader to check. The last ones are those of Windows guests.
+const OTHER_FORMATS: [&str; 13] = [
     "#!",
     "#include",
     "#cloud-boothook",
@@ -23,8 +29,33 @@ const OTHER_FORMATS: [&str; 9] = [
     "#part-handler",
     "#upstart-job",
     "## template:",
-    "Content-Type:",
+    "content-type:",
+    "#ps1",
+    "rem cmd",
+    "<powershell>",
+    "<script>",
 ];
+const CLOUD_CONFIG: &str = "#cloud-config";
+/// Within so many bytes cloud-init looks for the word that makes a text a message of several parts.
+const MIME_WITHIN: usize = 4096;
+const MIME: &str = "mime-version:";
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+const NO_HEADER: &str =
+    "does not begin with #cloud-config or another line that cloud-init knows: it passes over it";
+const SEVERAL: &str = "has several documents: cloud-init reads one";
+const NO_TEXT: &str = "is no UTF-8 text: cloud-init may not be able to read it";
+const NO_VERSION: &str = "does not say version: 1 or version: 2: cloud-init may not be able to read it";
+
+/// How user data or network data is to be taken.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// It may be meant for somebody else than cloud-init.
+    Doubtful(&'static str),
+    /// Nobody can read it.
+    Wrong(String),
+}
 
 pub(super) fn admit_config_map(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
     let look = |map: &Value| (map["metadata"]["labels"][LABEL].clone(), map["data"][KEY].clone());
@@ -33,18 +64,22 @@ pub(super) fn admit_config_map(call: &Call<'_>, new: &Value, old: Option<&Value>
     }
     let said = new["data"][KEY].as_str().unwrap_or_default();
     let at = FieldPath::new("data").key(KEY);
-    let checked = match label(new) {
-        "user" => user_data(said),
-        "network" => network_data(said),
+    let verdict = match label(new) {
+        "user" => user_data(said.as_bytes()),
+        "network" => network_data(said.as_bytes()),
         other => return Err(invalid(call, new, not_supported(other, &["user", "network"]))),
     };
-    match checked {
+    match verdict {
         _ if said.trim().is_empty() => {
             let why = "a template for cloud-init has its text there";
             Err(invalid(call, new, FieldError::required(&at, why)))
         }
-        Err(why) => Err(invalid(call, new, without_value(&at, why))),
-        Ok(()) => Ok(()),
+        Verdict::Wrong(why) => Err(invalid(call, new, without_value(&at, why))),
+        Verdict::Doubtful(why) => {
+            call.warnings.add([format!("data.{KEY} {why}")]);
+            Ok(())
+        }
+        Verdict::Fine => Ok(()),
     }
 }
 
@@ -61,15 +96,19 @@ pub(super) fn admit_secret(call: &Call<'_>, new: &Value, old: Option<&Value>) ->
         let why = "a machine's Secret for cloud-init has userdata or networkdata";
         return Err(invalid(call, new, FieldError::required(&FieldPath::new("data"), why)));
     }
-    for (key, check) in
-        [("userdata", user_data as fn(&str) -> Result<(), String>), ("networkdata", network_data)]
-    {
+    for (key, judge) in [("userdata", user_data as fn(&[u8]) -> Verdict), ("networkdata", network_data)] {
         // What is not base64 is refused by its kind.
         let bytes = STANDARD.decode(data[key].as_str().unwrap_or_default()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        if !text.trim().is_empty() && check(&text).is_err() {
-            let why = "is not YAML that cloud-init can read";
-            return Err(invalid(call, new, without_value(&FieldPath::new("data").key(key), why.into())));
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match judge(&bytes) {
+            Verdict::Fine => {}
+            Verdict::Doubtful(why) => call.warnings.add([format!("data.{key} {why}")]),
+            Verdict::Wrong(_) => {
+                let why = "is not YAML that cloud-init can read";
+                return Err(invalid(call, new, without_value(&FieldPath::new("data").key(key), why.into())));
+            }
         }
     }
     Ok(())
@@ -79,28 +118,55 @@ fn label(object: &Value) -> &str {
     object["metadata"]["labels"][LABEL].as_str().unwrap_or_default()
 }
 
-fn user_data(text: &str) -> Result<(), String> {
-    if OTHER_FORMATS.iter().any(|beginning| text.starts_with(beginning)) {
-        return Ok(());
+/// As cloud-init looks at it: packed or not, and by its beginning, whatever stands before it and however it is spelled.
+fn user_data(bytes: &[u8]) -> Verdict {
+    if bytes.starts_with(&GZIP) {
+        return Verdict::Fine;
     }
-    mapping(text).map(drop)
+    let Ok(text) = std::str::from_utf8(bytes) else { return Verdict::Doubtful(NO_TEXT) };
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let beginning: String = text.chars().take(MIME_WITHIN).collect::<String>().to_lowercase();
+    let is_other = OTHER_FORMATS.iter().any(|other| beginning.starts_with(other));
+    if is_other || beginning.contains(MIME) {
+        return Verdict::Fine;
+    }
+    let is_config = beginning.starts_with(CLOUD_CONFIG);
+    match yaml::shapes(text) {
+        Err(why) if is_config => Verdict::Wrong(format!("is not YAML: {why}")),
+        Ok(shapes) if is_config => match shapes.as_slice() {
+            // Nothing but that line asks for nothing.
+            [] | [Shape::Nothing | Shape::Mapping] => Verdict::Fine,
+            [Shape::Scalar | Shape::Sequence] => Verdict::Wrong("must be a YAML mapping".into()),
+            _ => Verdict::Doubtful(SEVERAL),
+        },
+        // Ignition, which other guests are told by.
+        Ok(_) if beginning.starts_with('{') && beginning.contains("\"ignition\"") => Verdict::Fine,
+        Ok(_) | Err(_) => Verdict::Doubtful(NO_HEADER),
+    }
 }
 
-/// Of version 1 or 2, with or without the word `network` around it.
-fn network_data(text: &str) -> Result<(), String> {
-    let whole = mapping(text)?;
+/// Of version 1 or 2, with or without the word `network` around it; or as OpenStack has it, which is what a config drive
+/// holds; or that there is none.
+fn network_data(bytes: &[u8]) -> Verdict {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Verdict::Wrong("is no UTF-8 text".into()) };
+    match yaml::shapes(text) {
+        Err(why) => return Verdict::Wrong(format!("is not YAML: {why}")),
+        Ok(shapes) => match shapes.as_slice() {
+            [Shape::Mapping] => {}
+            [] | [Shape::Nothing | Shape::Scalar | Shape::Sequence] => {
+                return Verdict::Wrong("must be a YAML mapping".into());
+            }
+            _ => return Verdict::Doubtful(SEVERAL),
+        },
+    }
+    let Ok(read) = yaml::read(text) else { return Verdict::Doubtful(NO_VERSION) };
+    let whole = read.value;
     let inner = if whole["network"].is_object() { &whole["network"] } else { &whole };
+    let is_openstack = inner["links"].is_array() || inner["networks"].is_array();
     match inner["version"].as_u64() {
-        Some(1 | 2) => Ok(()),
-        _ => Err("must say version: 1 or version: 2".into()),
-    }
-}
-
-fn mapping(text: &str) -> Result<Value, String> {
-    let read = yaml::read(text).map_err(|why| format!("is not YAML: {why}"))?;
-    match read.value.is_object() {
-        true => Ok(read.value),
-        false => Err("must be a YAML mapping".into()),
+        Some(1 | 2) => Verdict::Fine,
+        _ if inner["config"] == "disabled" || is_openstack => Verdict::Fine,
+        _ => Verdict::Doubtful(NO_VERSION),
     }
 }
 
@@ -123,29 +189,68 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_data_is_a_mapping_or_says_what_else_it_is() {
+    fn user_data_that_cloud_init_takes_is_taken() {
         for fits in [
             "#cloud-config\npackages: [a]\n",
-            "packages:\n  - a\n",
+            "\n #Cloud-Config\npackages: [a]\n",
+            "#cloud-config",
+            "#cloud-config\n# nothing yet\n",
+            "#cloud-config\nwrite_files: [{content: !!binary aGk=, path: /a}]\n",
+            "#cloud-config\na: 1\na: 2\n",
             "#!/bin/sh\necho: [",
+            "#include\nhttps://example.com/a\n",
+            "#include-once\nhttps://example.com/a\n",
             "## template: jinja\n#cloud-config\n{% if x %}\n",
+            "Content-Type: multipart/mixed; boundary=\"b\"\nMIME-Version: 1.0\n\n--b\n",
+            "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"b\"\n\n--b\n",
+            "From nobody\nMIME-Version: 1.0\n\n[",
+            "#ps1_sysnative\nWrite-Host [",
+            "rem cmd\r\ndir\r\n",
+            "{\"ignition\": {\"version\": \"3.3.0\"}}",
         ] {
-            assert_eq!(user_data(fits), Ok(()), "{fits}");
+            assert_eq!(user_data(fits.as_bytes()), Verdict::Fine, "{fits}");
         }
-        for odd in
-            ["#cloud-config\n- a\n", "#cloud-config\na: [\n", "hello", "#cloud-config\n", "a: 1\n---\nb: 2\n"]
+        assert_eq!(user_data(&[0x1f, 0x8b, 8, 0, 0xff]), Verdict::Fine);
+    }
+
+    #[test]
+    fn what_cloud_init_passes_over_is_doubtful_and_what_nobody_reads_is_wrong() {
+        for doubtful in
+            ["packages:\n  - a\n", "hello", "[", "#cloud-config\na: 1\n---\nb: 2\n", "a: 1\n---\nb: 2\n"]
         {
-            assert!(user_data(odd).is_err(), "{odd}");
+            assert!(matches!(user_data(doubtful.as_bytes()), Verdict::Doubtful(_)), "{doubtful}");
+        }
+        assert_eq!(user_data(&[0xff, 0xfe, b'a']), Verdict::Doubtful(NO_TEXT));
+        for wrong in ["#cloud-config\n- a\n", "#cloud-config\na: [\n", "#cloud-config\njust words\n"] {
+            assert!(matches!(user_data(wrong.as_bytes()), Verdict::Wrong(_)), "{wrong}");
         }
     }
 
     #[test]
-    fn a_network_says_its_version() {
-        for fits in ["version: 2\nethernets: {}\n", "network:\n  version: 1\n  config: []\n"] {
-            assert_eq!(network_data(fits), Ok(()), "{fits}");
+    fn a_network_says_its_version_or_what_else_it_is() {
+        for fits in [
+            "version: 2\nethernets: {}\n",
+            "network:\n  version: 1\n  config: []\n",
+            "network: {config: disabled}\n",
+            "{\"links\": [], \"networks\": [], \"services\": []}",
+        ] {
+            assert_eq!(network_data(fits.as_bytes()), Verdict::Fine, "{fits}");
         }
-        for odd in ["ethernets: {}\n", "version: 3\n", "network: {}\n", "- version: 2\n"] {
-            assert!(network_data(odd).is_err(), "{odd}");
+        for doubtful in ["ethernets: {}\n", "version: 3\n", "network: {}\n", "version: 2\n---\nversion: 2\n"]
+        {
+            assert!(matches!(network_data(doubtful.as_bytes()), Verdict::Doubtful(_)), "{doubtful}");
+        }
+        for wrong in ["- version: 2\n", "a: [", "words"] {
+            assert!(matches!(network_data(wrong.as_bytes()), Verdict::Wrong(_)), "{wrong}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_makes_the_judge_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200), text in "(#cloud-config\n)?.{0,80}") {
+            for data in [bytes.as_slice(), text.as_bytes()] {
+                let _ = (user_data(data), network_data(data));
+            }
         }
     }
 }

@@ -32,6 +32,7 @@ mod image_use;
 mod limit_range;
 mod load_balancer;
 mod machines;
+mod made_of;
 mod namespace;
 mod network;
 mod setting;

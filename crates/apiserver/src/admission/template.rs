@@ -9,6 +9,7 @@ use sheaf_resources::{
     rbac::{self, Attributes},
 };
 
+use super::made_of;
 use crate::{
     ApiServer,
     cache::{Resource, place},
@@ -30,6 +31,7 @@ impl ApiServer {
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
+        self.admit_made_of(call, new, old).await?;
         let id = text(&new["spec"]["defaultVersionId"]);
         if id.is_empty() || old.is_some_and(|old| old["spec"]["defaultVersionId"] == id) {
             return Ok(());
@@ -54,6 +56,7 @@ impl ApiServer {
         new: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
+        made_of::keep_to_copy(call, new, old)?;
         // What makes no sense at all is refused, in its own words, by its kind.
         let Ok(typed) = serde_json::from_value::<VirtualMachineTemplateVersion>(new.clone()) else {
             return Ok(());
@@ -80,6 +83,8 @@ impl ApiServer {
             }
             // Whoever removes it settles what becomes of its versions.
             (Some(template), Some(_)) if object_meta::is_being_deleted(template) => {}
+            // Left behind by another template of that name, and not this one's because of that.
+            (Some(template), Some(old)) if !is_owned(old, template) => {}
             (Some(template), _) => virtual_machine_template_version::complete(new, template),
             (None, None) => {
                 let at = FieldPath::new("spec").child("templateId");
@@ -192,6 +197,11 @@ impl ApiServer {
             }
         }
     }
+}
+
+fn is_owned(version: &Value, template: &Value) -> bool {
+    let mut owners = version["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["uid"] == template["metadata"]["uid"])
 }
 
 fn text(value: &Value) -> &str {

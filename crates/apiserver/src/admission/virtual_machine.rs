@@ -7,11 +7,14 @@ use sheaf_resources::{
     kinds::{
         network_attachment_definition::CLUSTER_NETWORK_LABEL,
         setting,
-        virtual_machine::admission::{
-            MachineDefaults, Overcommit, Surroundings, complete, reserved_by_ratio,
+        virtual_machine::{
+            EJECTED_CLAIMS_ANNOTATION,
+            admission::{MachineDefaults, Overcommit, Surroundings, complete, reserved_by_ratio},
+            names_in,
         },
     },
     mac_address,
+    rbac::Attributes,
 };
 
 use super::machines::Uses;
@@ -33,8 +36,27 @@ impl ApiServer {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         self.complete_machine(new, old).map_err(|why| invalid(call, new, &[why]))?;
+        self.admit_ejection(call, new, old)?;
         let before = old.map(Uses::of_machine).unwrap_or_default();
         self.check_alone(call, new, "/spec/template/spec", &Uses::of_machine(new), &before).await
+    }
+
+    /// What a machine says is to be deleted, a controller deletes that may do everything: whoever says so must be allowed to.
+    fn admit_ejection(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let noted = |vm: &Value| {
+            vm["metadata"]["annotations"][EJECTED_CLAIMS_ANNOTATION].as_str().unwrap_or_default().to_owned()
+        };
+        let (now, before) = (noted(new), old.map(noted).unwrap_or_default());
+        let namespace = call.request.namespace.as_str();
+        for name in names_in(&now).filter(|name| !names_in(&before).any(|known| known == *name)) {
+            let (verb, resource) = ("delete", "persistentvolumeclaims");
+            let asked = Attributes { verb, resource, namespace, name, ..Attributes::default() };
+            if !self.authorizer.authorize(call.user, &asked).is_allowed() {
+                let why = format!("user {:?} may not have the claim {name} deleted", call.user.name);
+                return Err(ApiError::refused(call.named(), &call.request.name, why));
+            }
+        }
+        Ok(())
     }
 
     /// An instance is made as its VirtualMachine says. One without is given what a machine's template would be.
@@ -93,7 +115,7 @@ impl ApiServer {
     }
 
     /// What holds of a setting; empty when there is none of that name.
-    pub(super) fn setting(&self, name: &str) -> String {
+    pub(crate) fn setting(&self, name: &str) -> String {
         let found = self.cache.get(&Resource::new("harvesterhci.io", "settings"), &place("", name));
         let setting = found.map(|setting| setting.to_value()).unwrap_or_default();
         let text = |field: &str| setting[field].as_str().unwrap_or_default().to_owned();

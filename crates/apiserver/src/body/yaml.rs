@@ -50,6 +50,42 @@ pub fn read(text: &str) -> Result<Document, String> {
     }
 }
 
+/// What a document is, as far as its first line goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Nothing,
+    Scalar,
+    Sequence,
+    Mapping,
+}
+
+/// The shape of each document of `text`; the error says where it is no YAML. Nothing is built, and tags that nobody here
+/// understands are let be: what they mean is for whoever reads the text.
+pub fn shapes(text: &str) -> Result<Vec<Shape>, String> {
+    let mut shapes: Vec<Shape> = Vec::new();
+    let mut is_first = false;
+    for event in Parser::new_from_str(text) {
+        let (event, _) = event.map_err(|why| why.to_string())?;
+        let shape = match event {
+            Event::DocumentStart(..) => {
+                shapes.push(Shape::Nothing);
+                is_first = true;
+                continue;
+            }
+            Event::Scalar(text, ScalarStyle::Plain, ..) if NULL.contains(&&*text) => Shape::Nothing,
+            Event::Scalar(..) => Shape::Scalar,
+            Event::SequenceStart(..) => Shape::Sequence,
+            Event::MappingStart(..) => Shape::Mapping,
+            _ => continue,
+        };
+        if let Some(last) = shapes.last_mut().filter(|_| is_first) {
+            *last = shape;
+            is_first = false;
+        }
+    }
+    Ok(shapes)
+}
+
 struct Reader<'t> {
     events: Parser<'t, StrInput<'t>>,
     anchors: BTreeMap<usize, Value>,

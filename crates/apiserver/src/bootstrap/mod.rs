@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{addon, namespace, setting::HARVESTER_VERSION, version::RUNNING_TAG},
+    object_meta,
     rbac::{self, Reconciled},
 };
 use sheaf_store::StoreError;
@@ -101,14 +102,36 @@ async fn ensure_all(server: &ApiServer) -> Result<(), ApiError> {
         .await?;
     forget_former_versions(server).await?;
     for (template, version) in templates::all() {
-        let (group, namespace) = ("harvesterhci.io", namespace::HARVESTER_PUBLIC);
-        // Once there, its versions are their owners'.
-        if find_in(server, group, "virtualmachinetemplates", namespace, name_of(&template)).is_none() {
-            create_in(server, group, "virtualmachinetemplates", namespace, template).await?;
-            create_in(server, group, "virtualmachinetemplateversions", namespace, version).await?;
-        }
+        ensure_template(server, template, version).await?;
     }
     Ok(())
+}
+
+/// A template and its version. Once there, its versions are their owners', who never delete the last one: one without any is
+/// one whose making was interrupted.
+async fn ensure_template(server: &ApiServer, template: Value, mut version: Value) -> Result<(), ApiError> {
+    let (group, namespace) = ("harvesterhci.io", namespace::HARVESTER_PUBLIC);
+    let (templates, versions) = ("virtualmachinetemplates", "virtualmachinetemplateversions");
+    let name = name_of(&template).to_owned();
+    if find_in(server, group, templates, namespace, &name).is_none() {
+        create_in(server, group, templates, namespace, template).await?;
+    }
+    // What was written is in the cache by now; what is not could not be.
+    let Some(made) = find_in(server, group, templates, namespace, &name) else { return Ok(()) };
+    let (all, _) = server.cache.snapshot(&Resource::new(group, versions));
+    let is_owned = |version: &Value| {
+        let mut owners = version["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == made["metadata"]["uid"])
+    };
+    if object_meta::is_being_deleted(&made) || all.values().any(|version| is_owned(&version.to_value())) {
+        return Ok(());
+    }
+    // Left behind by a template of that name that somebody deleted.
+    if find_in(server, group, versions, namespace, name_of(&version)).is_some() {
+        let taken = name_of(&version).to_owned();
+        version["metadata"] = json!({"generateName": format!("{taken}-"), "namespace": namespace});
+    }
+    create_in(server, group, versions, namespace, version).await
 }
 
 async fn ensure_wanted(server: &ApiServer, wanted: Wanted) -> Result<(), ApiError> {
@@ -166,6 +189,11 @@ async fn create_in(
     match server.write_as_server(Verb::Create, group, resource, namespace, object).await {
         // Another server on the same store was faster.
         Err(why) if why.is_already_exists() => Ok(()),
+        // A namespace that somebody deleted before it could not be: it is made anew by the start after it went.
+        Err(why) if why.is_namespace_terminating() => {
+            tracing::warn!(namespace, resource, "not made now: its namespace is on its way out");
+            Ok(())
+        }
         done => done.map(drop),
     }
 }

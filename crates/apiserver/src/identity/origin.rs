@@ -20,6 +20,12 @@ pub fn host(parts: &Parts) -> Option<&str> {
     said.or_else(|| parts.uri.authority().map(|authority| authority.as_str()))
 }
 
+/// The same, if it is a name or an address and perhaps a port: nothing that would make a link lead elsewhere than it says.
+pub fn host_for_links(parts: &Parts) -> Option<&str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte);
+    host(parts).filter(|host| !host.is_empty() && host.bytes().all(is_plain))
+}
+
 pub(super) fn is_own(origin: &[u8], host: Option<&str>) -> bool {
     let (Ok(origin), Some(host)) = (std::str::from_utf8(origin), host) else { return false };
     let Some(authority) = origin.strip_prefix("https://") else { return false };
@@ -46,6 +52,21 @@ mod tests {
             parts.extensions.insert(Explicit);
         }
         may_open(&parts)
+    }
+
+    #[test]
+    fn only_what_can_stand_in_an_address_is_said_again() {
+        let said = |host: &str| {
+            let parts =
+                Request::builder().uri("/x").header(header::HOST, host).body(()).unwrap().into_parts().0;
+            host_for_links(&parts).map(str::to_owned)
+        };
+        for plain in ["sheaf.example", "sheaf.example:6443", "[fe80::1]:6443", "10.0.0.1"] {
+            assert_eq!(said(plain).as_deref(), Some(plain));
+        }
+        for odd in ["", "a/b", "jo@evil.example", "a b", "a?b", "a#b"] {
+            assert_eq!(said(odd), None, "{odd}");
+        }
     }
 
     #[test]

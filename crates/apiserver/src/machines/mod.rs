@@ -137,17 +137,12 @@ impl ApiServer {
         }
         self.authorize_and_note(user, &listing::as_authorized(request), query, trail)?;
         let Some(asked) = listing::asked(request)? else { return Ok(no_such_page()) };
-        let body = match asked {
-            Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) | Asked::ExpandSent
-                if trail.in_process =>
-            {
-                crate::body::read(body, crate::body::MAX_BODY).await?
-            }
+        let (body, _room) = match asked {
             Asked::Power(_) | Asked::Volume { .. } | Asked::Order(_) | Asked::ExpandSent => {
-                self.intake.take(&user.name, body).await?.body
+                self.take_body(user, body, trail).await?
             }
-            Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => Bytes::new(),
-            Asked::Screenshot | Asked::History | Asked::Expanded => Bytes::new(),
+            Asked::Question(_) | Asked::Stream(_) | Asked::StreamOfVm(_) => (Bytes::new(), None),
+            Asked::Screenshot | Asked::History | Asked::Expanded => (Bytes::new(), None),
         };
         trail.brought(&parts.headers, &body);
         let body = read(&body)?;

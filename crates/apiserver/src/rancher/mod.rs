@@ -148,10 +148,8 @@ impl Asked<'_> {
     }
 }
 
-/// Only what may be in an address is echoed of what the client says its host is.
 fn link(parts: &Parts, path: &str) -> String {
-    let sane = |host: &&str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b));
-    match origin::host(parts).filter(sane) {
+    match origin::host_for_links(parts) {
         Some(host) => format!("https://{host}{path}"),
         None => path.to_owned(),
     }

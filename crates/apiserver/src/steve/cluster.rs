@@ -1,5 +1,5 @@
-//! What Harvester's console asks about the cluster itself, and which is no object: `clusters/local` with its links, and where
-//! the console comes from.
+//! What Harvester's console asks about the cluster itself, and which is no object: `clusters/local` with its links, where
+//! the console comes from, whether machines can be run, and whether there is somewhere to back up to.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,9 @@ use super::{
     rights::{Rights, request},
 };
 use crate::{
-    ApiServer, negotiate,
+    ApiServer,
+    cache::Resource,
+    negotiate,
     request::Verb,
     respond::{self, ApiResponse},
     status::{ApiError, success},
@@ -24,6 +26,8 @@ use crate::{
 const LOCAL: &str = "local";
 /// The one kind of machine that QEMU makes here.
 const MACHINE_TYPES: [&str; 1] = ["q35"];
+
+const BACKUP_TARGET: &str = "backup-target";
 
 /// Settings that say where the console comes from.
 const UI_SOURCE: &str = "ui-source";
@@ -35,13 +39,14 @@ pub(super) fn is_asked(address: &Address) -> bool {
     let rest: Vec<&str> = address.rest.iter().map(String::as_str).collect();
     match address.noun.as_str() {
         "cluster" | "clusters" => matches!(rest.as_slice(), [LOCAL] | [LOCAL, _]),
-        "ui-info" => rest.is_empty(),
+        "ui-info" | "readyz" => rest.is_empty(),
+        "backuptarget" => rest == ["healthz"],
         _ => false,
     }
 }
 
 impl ApiServer {
-    pub(super) fn answer_cluster(
+    pub(super) async fn answer_cluster(
         &self,
         parts: &Parts,
         address: &Address,
@@ -54,6 +59,8 @@ impl ApiServer {
         let link = address.rest.get(1).or(address.link.as_ref()).map(String::as_str).unwrap_or_default();
         let answer = match address.noun.as_str() {
             "ui-info" => self.ui_info(),
+            "readyz" => self.readiness().await,
+            "backuptarget" => return Err(self.backup_target_problem()),
             _ => self.of_cluster(link, base, rights)?,
         };
         Ok(respond::value(success::OK, negotiate::Format::Json, &answer))
@@ -72,7 +79,7 @@ impl ApiServer {
             "machineTypes" => Ok(json!(MACHINE_TYPES)),
             "deviceCapacity" => {
                 let catalogue = self.registry.catalogue();
-                let nodes = catalogue.stored(&crate::cache::Resource::new("", "nodes"));
+                let nodes = catalogue.stored(&Resource::new("", "nodes"));
                 let nodes = nodes.ok_or_else(|| ApiError::unknown("there are no nodes"))?;
                 // Told in the words of the API when it is not allowed.
                 let list = request(Verb::List, &nodes.kind, "", "");
@@ -81,6 +88,37 @@ impl ApiServer {
                 Ok(json!(capacity(&nodes)))
             }
             other => Err(ApiError::unknown(format!("there is no link {other:?}"))),
+        }
+    }
+
+    /// Whether machines can be run: the server is well, and a node is there to run them on.
+    async fn readiness(&self) -> Value {
+        let (nodes, _) = self.cache.snapshot(&Resource::new("", "nodes"));
+        let problem = match self.problem().await {
+            Some(problem) => Some(problem),
+            None if !nodes.values().any(|node| is_ready(&node.to_value())) => {
+                Some("no node is ready".to_owned())
+            }
+            None => None,
+        };
+        let mut answer = json!({"ready": problem.is_none(), "timestamp": self.world.clock.rfc3339()});
+        if let Some(problem) = problem {
+            answer["msg"] = problem.into();
+        }
+        answer
+    }
+
+    /// Why nothing can be backed up to the backup target: nobody named one, or nothing of ours reaches it.
+    fn backup_target_problem(&self) -> ApiError {
+        let setting = self.find("harvesterhci.io", "settings", "", BACKUP_TARGET).unwrap_or_default();
+        let target: Value =
+            serde_json::from_str(setting["value"].as_str().unwrap_or_default()).unwrap_or_default();
+        match target["type"].as_str().unwrap_or_default() {
+            "" => ApiError::unprocessable(format!("{BACKUP_TARGET} setting is not set")),
+            sort => ApiError::unprocessable(format!(
+                "can't connect to the backup target of the type {sort}: this version backs nothing up to outside of \
+                 the cluster"
+            )),
         }
     }
 
@@ -102,6 +140,11 @@ impl ApiServer {
             "ui-plugin-bundled-version": "",
         })
     }
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// What all nodes have together, of everything that can be asked for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header, request::Parts};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -107,9 +107,9 @@ impl Errands {
         let target = Arc::new(Target::Resource(errand.request.clone()));
         let mut trail = Trail::following(&self.behind, &parts.method, &parts.uri, &target);
         let body = errand.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let body = Full::new(body);
+        // It is made of what somebody sent, which has its room.
         let asking =
-            self.server.answer_request(&mut parts, body, &query, &errand.request, &self.user, &mut trail);
+            self.server.answer_with_body(&mut parts, body, &query, &errand.request, &self.user, &mut trail);
         // Boxed: it is a whole request within another.
         match Box::pin(asking).await {
             Ok(response) => Ok(trail.finish(&self.server, response, None).await),

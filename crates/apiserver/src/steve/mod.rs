@@ -14,6 +14,7 @@ pub mod actions;
 pub mod address;
 mod cluster;
 mod collection;
+pub mod counts;
 pub mod errand;
 mod kinds;
 pub mod object;
@@ -27,7 +28,7 @@ pub mod subscribe;
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{Method, header, request::Parts};
+use http::{Method, request::Parts};
 
 use self::{
     address::{Address, Named},
@@ -38,7 +39,7 @@ use self::{
 use crate::{
     ApiServer,
     audit::Trail,
-    identity::{ANONYMOUS, User},
+    identity::{ANONYMOUS, User, origin},
     registry::Served,
     request::{CLUSTER_PREFIX, Query},
     respond::ApiResponse,
@@ -81,19 +82,28 @@ impl ApiServer {
                 return self.answer_schemas(parts, address, &base, &rights);
             }
             "subscribe" => return self.open_subscriptions(parts, &base, &rights, trail),
+            counts::COUNT | counts::COUNTS => {
+                let _seat = self.seat_for_path(user, trail.in_process, "/v1/counts").await?;
+                return self.answer_counts(parts, address, &base, &rights);
+            }
             _ => {}
         }
         if cluster::is_asked(address) {
             let _seat = self.seat_for_path(user, trail.in_process, "/v1/clusters").await?;
-            return self.answer_cluster(parts, address, &base, &rights);
+            return self.answer_cluster(parts, address, &base, &rights).await;
         }
         let catalogue = self.registry.catalogue();
         let unknown = || ApiError::unknown(format!("there is no type {:?}", address.noun));
         let served = kinds::find(&catalogue, &address.noun).ok_or_else(unknown)?;
         let named = address.named(served.kind.namespaced()).ok_or_else(unknown)?;
         let ask = Ask { served, named, query, base, rights, user };
-        if let (Some(action), &Method::POST) = (&address.action, &parts.method) {
-            return Box::pin(self.answer_action(parts, body, &ask, action, trail)).await;
+        match (&address.action, &parts.method) {
+            (Some(action), &Method::POST) => {
+                return Box::pin(self.answer_action(parts, body, &ask, action, trail)).await;
+            }
+            // What names an action means that action, and never what the method alone would do to the object.
+            (Some(_), _) => return Err(ApiError::method_not_allowed()),
+            (None, _) => {}
         }
         if !ask.named.link.is_empty() {
             return Box::pin(self.answer_link(parts, &ask, trail)).await;
@@ -108,9 +118,7 @@ impl ApiServer {
 
     /// As the client reached this server.
     fn base(&self, parts: &Parts, address: &Address) -> Base {
-        let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-        let host = host.filter(|host| is_host(host)).unwrap_or(&self.config.address);
+        let host = origin::host_for_links(parts).unwrap_or(&self.config.address);
         let prefix = if parts.uri.path().starts_with(CLUSTER_PREFIX) { CLUSTER_PREFIX } else { "" };
         Base { server: format!("https://{host}{prefix}"), root: address.root }
     }
@@ -118,12 +126,4 @@ impl ApiServer {
     fn errands(&self, ask: &Ask<'_>, trail: &Trail) -> Errands {
         Errands::new(self, ask.user, trail.behind())
     }
-}
-
-/// A name or an address, and perhaps a port: nothing that would make a link lead elsewhere than it says.
-fn is_host(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|byte| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']' | b'_')
-        })
 }

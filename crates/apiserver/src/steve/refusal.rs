@@ -11,9 +11,12 @@ use crate::{
 };
 
 pub fn told(why: &ApiError, address: &Address) -> ApiResponse {
-    let mut response = match address.action {
-        Some(_) => respond::text(why.code(), why.message().to_owned()),
-        None => respond::json_bytes(why.code(), into_wire(why).to_string()),
+    // What Harvester answers itself, it answers in a sentence.
+    let is_harvesters =
+        address.action.is_some() || matches!(address.noun.as_str(), "backuptarget" | "readyz");
+    let mut response = match is_harvesters {
+        true => respond::text(why.code(), why.message().to_owned()),
+        false => respond::json_bytes(why.code(), into_wire(why).to_string()),
     };
     if let Some(seconds) = why.retry_after_secs() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -62,24 +62,25 @@ impl ApiServer {
         let kind = &ask.served.kind;
         let mut asked = request(verb, kind, &ask.named.namespace, &ask.named.name);
         trail.about(&asked);
-        let body = match verb {
+        // What was sent has its room until all is answered, and what is made of it is no second body.
+        let (body, _room) = match verb {
             Verb::Create | Verb::Update | Verb::Patch => {
-                let sent = self.take_body(ask, body, trail).await?;
-                self.as_the_api_takes_it(parts, ask, &mut asked, &sent)?
+                let (sent, room) = self.take_body(ask.user, body, trail).await?;
+                (self.as_the_api_takes_it(parts, ask, &mut asked, &sent)?, room)
             }
             Verb::Delete => {
                 // Who may not delete it changes nothing of it either.
                 self.authorize_and_note(ask.user, &asked, &Query::default(), trail)?;
                 self.before_delete(ask, trail).await?;
-                Bytes::new()
+                (Bytes::new(), None)
             }
-            _ => Bytes::new(),
+            _ => (Bytes::new(), None),
         };
         trail.about(&asked);
         let format = negotiate::format(&parts.headers)?;
         parts.headers.insert(header::ACCEPT, HeaderValue::from_static(JSON));
         let query = passed_on(ask.query);
-        let asking = self.answer_request(parts, Full::new(body), &query, &asked, ask.user, trail);
+        let asking = self.answer_with_body(parts, body, &query, &asked, ask.user, trail);
         let answer = Box::pin(asking).await?;
         let (code, warnings) =
             (answer.status(), answer.headers().get_all(header::WARNING).iter().cloned().collect::<Vec<_>>());
@@ -100,17 +101,6 @@ impl ApiServer {
 
     fn dresser(&self, ask: &Ask<'_>) -> Dresser {
         Dresser::new(self, &ask.served, &ask.base, &ask.rights, Chosen::read(ask.query))
-    }
-
-    async fn take_body<B>(&self, ask: &Ask<'_>, body: B, trail: &Trail) -> Result<Bytes, ApiError>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        match trail.in_process {
-            true => body::read(body, body::MAX_BODY).await,
-            false => Ok(self.intake.take(&ask.user.name, body).await?.body.clone()),
-        }
     }
 
     /// A body without what the facade adds, and the request completed by what it says.
@@ -210,7 +200,7 @@ impl ApiServer {
             ..request(Verb::Create, kind, namespace, object_name)
         });
         let (actions, action) = find(ask, name).ok_or_else(|| ApiError::invalid_action(name))?;
-        let sent = self.take_body(ask, body, trail).await?;
+        let (sent, _room) = self.take_body(ask.user, body, trail).await?;
         trail.brought(&parts.headers, &sent);
         let sent = actions::read_body(&sent)?;
         let errands = self.errands(ask, trail);

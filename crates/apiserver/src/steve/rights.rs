@@ -40,7 +40,11 @@ impl Right {
             resource: self.resource.into(),
             subresource: self.subresource.into(),
             namespace: namespace.into(),
-            name: if self.verb == Verb::Create && self.subresource.is_empty() { "" } else { name }.into(),
+            // What is made has no name yet, and what is listed is no object.
+            name: match self.verb {
+                Verb::Create | Verb::List if self.subresource.is_empty() => String::new(),
+                _ => name.into(),
+            },
         }
     }
 }

@@ -27,9 +27,10 @@ use crate::{
 type Fields = [(&'static str, &'static str)];
 
 /// Types of the facade's own: id, plural, fields.
-const OWN: [(&str, &str, &Fields); 5] = [
+const OWN: [(&str, &str, &Fields); 6] = [
     ("apiRoot", "apiRoots", &[]),
     ("collection", "", &[("data", "array[json]"), ("resourceType", "string"), ("revision", "string")]),
+    ("count", "counts", &[("counts", "map[json]")]),
     ("error", "", &[("code", "string"), ("message", "string"), ("status", "int"), ("type", "string")]),
     (
         "schema",

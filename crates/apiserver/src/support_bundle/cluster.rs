@@ -1,4 +1,4 @@
-//! Every object of every kind that is served, without its secrets, as one stream: a line of JSON for each.
+//! Every object of every kind that is served, in the namespaces that are chosen, without its secrets, as one stream: a line of JSON for each.
 //!
 //! ```text
 //!   {"objects": 1234, "kubernetesVersion": "v1.34.1", "namespaceUID": "..."}
@@ -10,10 +10,19 @@
 //! An object is read, redacted and encoded when whoever asked has taken the one before; what is held meanwhile are the maps
 //! of the cache, which cost nothing. Each kind is as it was when the stream began. A stream without its last line broke off.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use futures::stream;
 use serde_json::{Value, json};
-use sheaf_resources::{kinds::support_bundle::NAMESPACE, redaction};
+use sheaf_resources::{
+    kinds::{
+        namespace,
+        setting::SUPPORT_BUNDLE_NAMESPACES,
+        support_bundle::{NAMESPACE, SupportBundle},
+    },
+    redaction,
+};
 
 use crate::{
     ApiServer, KUBERNETES_VERSION,
@@ -25,7 +34,9 @@ use crate::{
 const PIECE: usize = 64 * 1024;
 
 impl ApiServer {
-    pub(super) fn cluster_part(&self) -> ApiResponse {
+    /// Those that the setting and the bundle name, and those of the cluster itself; all of them where no setting chooses.
+    pub(super) fn cluster_part(&self, bundle: &SupportBundle) -> ApiResponse {
+        let chosen = chosen(&self.setting(SUPPORT_BUNDLE_NAMESPACES), bundle);
         let catalogue = self.registry.catalogue();
         let kinds: Vec<(String, String, String, Snapshot)> = catalogue
             .all()
@@ -39,7 +50,11 @@ impl ApiServer {
             .map(|served| {
                 let kind = &served.kind;
                 let resource = format!("{}/{}", kind.api_version(), kind.plural);
-                (kind.group.clone(), kind.plural.clone(), resource, self.cache.snapshot(&served.resource).0)
+                let mut objects = self.cache.snapshot(&served.resource).0;
+                if let Some(chosen) = chosen.as_ref().filter(|_| kind.namespaced()) {
+                    objects = within(objects, chosen);
+                }
+                (kind.group.clone(), kind.plural.clone(), resource, objects)
             })
             .collect();
         let count: usize = kinds.iter().map(|(_, _, _, objects)| objects.len()).sum();
@@ -57,6 +72,20 @@ impl ApiServer {
         let lines = std::iter::once(head).chain(objects).chain(tail);
         ApiResponse::new(ApiBody::Stream(Box::pin(stream::iter(Pieces(lines)))))
     }
+}
+
+/// The namespaces whose objects are in a bundle; `None` for all of them.
+fn chosen(setting: &str, bundle: &SupportBundle) -> Option<BTreeSet<String>> {
+    let mut named = setting.split(',').map(str::trim).filter(|name| !name.is_empty()).peekable();
+    named.peek()?;
+    let extra = bundle.spec.extra_collection_namespaces.iter().map(String::as_str);
+    Some(named.chain(extra).chain(namespace::SYSTEM).chain(namespace::IMMORTAL).map(str::to_owned).collect())
+}
+
+fn within(objects: Snapshot, namespaces: &BTreeSet<String>) -> Snapshot {
+    let is_within =
+        |place: &str| place.split_once('/').is_some_and(|(namespace, _)| namespaces.contains(namespace));
+    objects.into_iter().filter(|(place, _)| is_within(place)).collect()
 }
 
 /// Lines, several at a time.

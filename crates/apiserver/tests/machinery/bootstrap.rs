@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sheaf_apiserver::identity::{AUTHENTICATED, User};
-use sheaf_store::embedded;
+use sheaf_apiserver::{
+    cache::Resource,
+    identity::{AUTHENTICATED, User},
+};
+use sheaf_store::{Store, Transaction, Write, embedded};
 
 use crate::{
     house::House,
@@ -56,6 +59,48 @@ async fn a_later_start_makes_what_is_missing_and_changes_nothing_else() {
     // Settled is settled: machines have addresses of it.
     let third = House::on(store).await;
     assert_eq!(cidr(third.get(&format!("{POOLS}/default")).await.ok()), "10.60.0.0/20");
+}
+
+/// Takes an object out of the store, as if it had never been made.
+async fn unmake(store: &Arc<dyn Store>, group: &str, plural: &str, place: &str) {
+    let key = Resource::new(group, plural).store_key(place);
+    let transaction = Transaction { expect: Vec::new(), writes: vec![Write::Delete { key }] };
+    store.commit(transaction).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_whose_making_was_interrupted_gets_its_version_at_the_next_start() {
+    let store: Arc<dyn Store> = Arc::new(embedded::in_memory().unwrap());
+    let house = House::on(store.clone()).await;
+    let versions = "/apis/harvesterhci.io/v1beta1/namespaces/harvester-public/virtualmachinetemplateversions";
+    let own = format!("{versions}/raw-image-base-version");
+    house.get(&own).await.ok();
+    let place = "harvester-public/raw-image-base-version";
+    unmake(&store, "harvesterhci.io", "virtualmachinetemplateversions", place).await;
+    let again = House::on(store.clone()).await;
+    again.get(&own).await.ok();
+    let count = again.get(versions).await.ok()["items"].as_array().unwrap().len();
+    let third = House::on(store).await;
+    assert_eq!(third.get(versions).await.ok()["items"].as_array().unwrap().len(), count, "once is enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_on_its_way_out_does_not_keep_a_server_from_starting() {
+    let store: Arc<dyn Store> = Arc::new(embedded::in_memory().unwrap());
+    let house = House::on(store.clone()).await;
+    // As an older release left it, which let it be deleted.
+    let key = Resource::new("", "namespaces").store_key("/cattle-monitoring-system");
+    let entry = store.get(&key).await.unwrap().unwrap();
+    let text = String::from_utf8(entry.value.to_vec()).unwrap().replace("\"Active\"", "\"Terminating\"");
+    assert!(text.contains("Terminating"), "{text}");
+    let writes = vec![Write::Put { key, value: text.into() }];
+    store.commit(Transaction { expect: Vec::new(), writes }).await.unwrap();
+    let addons = "/apis/harvesterhci.io/v1beta1/namespaces/cattle-monitoring-system/addons";
+    let addon = house.get(addons).await.ok()["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
+    unmake(&store, "harvesterhci.io", "addons", &format!("cattle-monitoring-system/{addon}")).await;
+    let again = House::on(store).await;
+    assert_eq!(again.get(&format!("{addons}/{addon}")).await.code, 404, "there is nowhere to make it");
+    again.get(&format!("{SETTINGS}/server-version")).await.ok();
 }
 
 #[tokio::test(start_paused = true)]

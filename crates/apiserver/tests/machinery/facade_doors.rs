@@ -148,3 +148,80 @@ async fn who_may_change_a_machine_and_not_delete_it_leaves_no_note_by_trying() {
     let vm = house.get(&format!("{MACHINES}/m")).await.ok();
     assert!(vm["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"].is_null());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_names_an_action_does_nothing_else_to_the_object() {
+    let house = House::new().await;
+    house.post(MACHINES, machine("m")).await.ok();
+    let vm = "/v1/harvester/kubevirt.io.virtualmachines/default/m?action=";
+    let before = house.get(&format!("{MACHINES}/m")).await.ok();
+    for method in [Method::DELETE, Method::GET, Method::PUT, Method::PATCH] {
+        for action in ["stop", "none"] {
+            let answer = house.send(method.clone(), &format!("{vm}{action}"), JSON, "{}").await;
+            assert_eq!(answer.code, 405, "{method} {action}: {:#}", answer.body);
+        }
+    }
+    let collection = "/v1/harvester/kubevirt.io.virtualmachines?action=none";
+    assert_eq!(house.send(Method::DELETE, collection, JSON, "{}").await.code, 405);
+    assert_eq!(house.get(&format!("{MACHINES}/m")).await.ok(), before, "it is there, and as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_ready_when_a_node_is() {
+    let mut house = House::new().await;
+    let readiness = "/v1/harvester/readyz";
+    let not_yet = house.get(readiness).await.ok();
+    assert_eq!((&not_yet["ready"], &not_yet["msg"]), (&json!(false), &json!("no node is ready")));
+    assert!(not_yet["timestamp"].as_str().unwrap().ends_with('Z'), "{not_yet}");
+    house.join_node().await;
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    house.patch("/api/v1/nodes/n1/status", "merge-patch", ready).await.ok();
+    let now = house.get(readiness).await.ok();
+    assert_eq!((&now["ready"], &now["msg"]), (&json!(true), &Value::Null));
+    assert_eq!(house.post(readiness, json!({})).await.code, 405);
+    house.user = sheaf_apiserver::identity::User { name: "system:anonymous".into(), ..Default::default() };
+    assert_eq!(house.get(readiness).await.code, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backup_target_is_never_said_to_be_well() {
+    let house = House::new().await;
+    let target = "/v1/harvester/backuptarget/healthz";
+    let unset = house.get(target).await;
+    assert_eq!((unset.code, unset.body.as_str().unwrap()), (422, "backup-target setting is not set"));
+    let value = json!({"value": r#"{"type":"nfs","endpoint":"nfs://server:/share"}"#});
+    house.patch("/apis/harvesterhci.io/v1beta1/settings/backup-target", "merge-patch", value).await.ok();
+    let set = house.get(target).await;
+    assert!(set.code == 422 && set.body.as_str().unwrap().contains("can't connect"), "{:#}", set.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_counted_for_those_who_may_list_them() {
+    let mut house = House::new().await;
+    namespace(&house, "a").await;
+    namespace(&house, "b").await;
+    for place in ["a", "b", "b"] {
+        let map = json!({"metadata": {"generateName": "m-"}});
+        house.post(&format!("/api/v1/namespaces/{place}/configmaps"), map).await.ok();
+    }
+    let counts = house.get("/v1/counts").await.ok();
+    assert_eq!((&counts["type"], &counts["resourceType"]), (&json!("collection"), &json!("count")));
+    let of = |counts: &Value| counts["data"][0]["counts"]["configmap"].clone();
+    let maps = of(&counts);
+    let listed = house.get("/api/v1/configmaps").await.ok()["items"].as_array().unwrap().len();
+    assert_eq!(maps["summary"]["count"], listed);
+    assert_eq!(
+        (&maps["namespaces"]["a"], &maps["namespaces"]["b"]),
+        (&json!({"count": 1}), &json!({"count": 2}))
+    );
+    assert!(counts["data"][0]["counts"]["namespace"]["namespaces"].is_null());
+    let one = house.get("/v1/harvester/counts/count").await.ok();
+    assert_eq!((&one["id"], &one["type"]), (&json!("count"), &json!("count")));
+    assert_eq!(one["counts"]["configmap"], maps);
+    assert_eq!(house.get("/v1/schemas/count").await.ok()["pluralName"], "counts");
+    as_viewer(&mut house, "a").await;
+    let maps = of(&house.get("/v1/counts").await.ok());
+    assert_eq!(maps, json!({"summary": {"count": 1}, "namespaces": {"a": {"count": 1}}}));
+    let all = house.get("/v1/counts").await.ok()["data"][0]["counts"].clone();
+    assert!(all["secret"].is_null(), "what may not be listed is not counted: {all}");
+}

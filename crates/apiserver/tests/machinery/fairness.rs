@@ -303,3 +303,31 @@ async fn what_is_read_in_ranchers_words_takes_a_seat_like_anything_else() {
     assert_eq!(gauge(&house.server, name).await - before, 1, "strangers share one queue");
     assert_eq!(gauge(&house.server, "current_executing_requests").await, 0, "and leave none behind");
 }
+
+/// Its body is held in memory for as long as it takes, whichever door it came through.
+#[tokio::test(start_paused = true)]
+async fn what_an_action_was_sent_has_its_room_until_it_is_done() {
+    let store = Arc::new(Slow {
+        store: Arc::new(embedded::in_memory().unwrap()),
+        is_slow: AtomicBool::new(false),
+        panics: AtomicBool::new(false),
+    });
+    let house = Arc::new(House::on(store.clone()).await);
+    let token = visitors::join_admin(&house, "jo").await;
+    store.is_slow.store(true, Ordering::Relaxed);
+    let uri = "/v1/harvester/harvesterhci.io.keypairs?action=keygen";
+    let one = |n: usize| {
+        let (house, token) = (house.clone(), token.clone());
+        let sent = json!({"name": format!("k-{n}"), "namespace": "default", "more": "x".repeat(1 << 20)});
+        async move {
+            let began = Instant::now();
+            let said = visitors::bearing(&house, &token, Method::POST, uri, sent).await;
+            (said.code, began.elapsed())
+        }
+    };
+    // One identity has room for half of 64 MiB.
+    let answers: Vec<(u16, Duration)> = join_all((0..40).map(one)).await;
+    assert!(answers.iter().all(|(code, _)| *code == 200), "{answers:?}");
+    let second = answers.iter().filter(|(_, took)| *took >= 2 * SLOW).count();
+    assert!(second >= 8, "{second} waited for the room of those before them: {answers:?}");
+}

@@ -90,6 +90,7 @@ async fn what_is_offered_follows_how_the_machine_stands() {
     let off = [
         "addVolume",
         "clone",
+        "createTemplate",
         "deleteResourceQuota",
         "removeVolume",
         "snapshot",
@@ -102,6 +103,7 @@ async fn what_is_offered_follows_how_the_machine_stands() {
         "addNic",
         "addVolume",
         "clone",
+        "createTemplate",
         "deleteResourceQuota",
         "pause",
         "removeVolume",
@@ -261,6 +263,8 @@ async fn a_disc_is_put_into_a_drive_and_taken_out_again() {
     act(&house, "ejectCdRomVolume", json!({"deviceName": "cd"})).await;
     let now = vm(&house).await;
     assert!(now["spec"]["template"]["spec"]["volumes"].is_null());
+    let noted = now["metadata"]["annotations"]["sheaf.io/ejected-claims"].as_str().unwrap();
+    assert!(noted.starts_with("m-cd-"), "its claim is for the controller to delete: {noted}");
     assert_eq!(now["spec"]["template"]["spec"]["domain"]["devices"]["disks"][0]["name"], "cd");
     assert_eq!(refused(&house, "ejectCdRomVolume", json!({"deviceName": "cd"})).await.0, 422);
 }
@@ -383,6 +387,77 @@ async fn a_machine_becomes_again_what_a_snapshot_says() {
     assert_eq!(refused(&house, "restore", json!({"name": "r"})).await.0, 422);
     let (code, why) = refused(&house, "restore", json!({"name": "r", "backupName": "none"})).await;
     assert_eq!((code, why.contains("does not exist")), (422, true), "{why}");
+    act(&house, "restore", json!({"name": "r", "backupName": "b"})).await;
+    let restores = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores";
+    let spec = house.get(&format!("{restores}/r")).await.ok()["spec"].clone();
+    assert_eq!((&spec["target"]["name"], &spec["virtualMachineBackupName"]), (&json!("m"), &json!("b")));
+    assert!(!spec["newVM"].as_bool().unwrap_or_default(), "it becomes what it was: {spec}");
+}
+
+const TEMPLATES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinetemplates";
+
+#[tokio::test(start_paused = true)]
+async fn a_template_of_a_machine_is_one_write_that_says_what_is_to_be_done() {
+    let (mut house, _) = house().await;
+    house.post(CLAIMS, claim("c")).await.ok();
+    let made = house.post(MACHINES, with_claim(machine("m"), "c")).await.ok();
+    for (odd, words) in [
+        (json!({}), "Template name is required"),
+        (json!({"name": "t", "withData": "yes"}), "withData must be true or false"),
+        (json!({"name": "t", "withData": true}), "the claim c is not bound"),
+        (json!({"name": "no/name"}), "no/name"),
+    ] {
+        let (code, why) = refused(&house, "createTemplate", odd).await;
+        assert_eq!((code, why.contains(words)), (422, true), "{why}");
+    }
+    assert!(house.get(TEMPLATES).await.ok()["items"].as_array().unwrap().is_empty());
+    act(&house, "createTemplate", json!({"name": "t", "description": "of m"})).await;
+    let template = house.get(&format!("{TEMPLATES}/t")).await.ok();
+    assert_eq!(template["spec"]["description"], "of m");
+    let note = |template: &Value| -> Value {
+        serde_json::from_str(template["metadata"]["annotations"]["sheaf.io/made-of"].as_str().unwrap())
+            .unwrap()
+    };
+    assert_eq!(note(&template), json!({"machine": "m", "uid": made["metadata"]["uid"]}));
+    assert_eq!(refused(&house, "createTemplate", json!({"name": "t"})).await.0, 409);
+    let bound = json!({"status": {"phase": "Bound"}});
+    house.patch(&format!("{CLAIMS}/c/status"), "merge-patch", bound).await.ok();
+    act(&house, "createTemplate", json!({"name": "whole", "withData": true})).await;
+    assert_eq!(note(&house.get(&format!("{TEMPLATES}/whole")).await.ok())["claims"], json!(["c"]));
+    // What is said when it is made is not said later, and what is left to copy by nobody but its controller.
+    let later = json!({"metadata": {"annotations": {"sheaf.io/made-of": "{}"}}});
+    assert_eq!(house.patch(&format!("{TEMPLATES}/t"), "merge-patch", later).await.refusal().0, 422);
+    let rules = json!([
+        {"apiGroups": ["harvesterhci.io"], "resources": ["virtualmachinetemplates"], "verbs": ["create", "get"]},
+        {"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["get", "list"]},
+    ]);
+    allow(&house, "default", "half", rules).await;
+    house.user = jo();
+    assert!(!offered(&house).await.contains(&"createTemplate".to_owned()), "without versions it is none");
+    assert_eq!(refused(&house, "createTemplate", json!({"name": "jos"})).await.0, 403);
+    let by_hand = json!({"metadata": {"name": "jos", "annotations": {"sheaf.io/made-of":
+        json!({"machine": "m", "uid": made["metadata"]["uid"]}).to_string()}}, "spec": {}});
+    assert_eq!(house.post(TEMPLATES, by_hand).await.refusal().0, 403, "nor by another way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_template_is_made_of_a_machine_that_is_coming_up() {
+    let (house, _) = house().await;
+    house.post(MACHINES, machine("m")).await.ok();
+    house.post(INSTANCES, instance("m")).await.ok();
+    house
+        .patch(&format!("{INSTANCES}/m"), "merge-patch", json!({"status": {"phase": "Scheduling"}}))
+        .await
+        .ok();
+    assert!(!offered(&house).await.contains(&"createTemplate".to_owned()));
+    assert_eq!(refused(&house, "createTemplate", json!({"name": "t"})).await.0, 422);
+    run_on(&house, "Running").await;
+    act(&house, "createTemplate", json!({"name": "t"})).await;
+}
+
+async fn run_on(house: &House, phase: &str) {
+    let status = json!({"status": {"phase": phase, "nodeName": "n1"}});
+    house.patch(&format!("{INSTANCES}/m"), "merge-patch", status).await.ok();
 }
 
 #[tokio::test(start_paused = true)]

@@ -153,15 +153,19 @@ async fn a_node_is_cordoned_and_uncordoned_and_says_why_it_is_not_emptied() {
     let house = House::new().await;
     house.join_node().await;
     let node = "/v1/harvester/nodes/n1";
-    assert_eq!(offered(&house, node).await, ["cordon", "maintenancePossible"]);
+    let asked = ["listUnhealthyVM", "maintenancePossible", "powerActionPossible"];
+    assert_eq!(offered(&house, node).await, [&["cordon"], asked.as_slice()].concat());
     act(&house, node, "cordon", json!({})).await;
     assert_eq!(house.get("/api/v1/nodes/n1").await.ok()["spec"]["unschedulable"], true);
-    assert_eq!(offered(&house, node).await, ["maintenancePossible", "uncordon"]);
+    assert_eq!(offered(&house, node).await, [asked.as_slice(), &["uncordon"]].concat());
     act(&house, node, "uncordon", json!({})).await;
     assert_ne!(house.get("/api/v1/nodes/n1").await.ok()["spec"]["unschedulable"], true);
     let (code, why) = refused(&house, node, "maintenancePossible", json!({})).await;
     assert_eq!(code, 403);
     assert!(why.contains("cannot be moved"), "{why}");
+    assert_eq!(refused(&house, node, "powerActionPossible", json!({})).await.0, 424, "as without a seeder");
+    let listed = house.post(&format!("{node}?action=listUnhealthyVM"), json!({})).await;
+    assert_eq!((listed.code, &listed.body), (200, &json!([])));
 }
 
 #[tokio::test]

@@ -265,3 +265,25 @@ async fn a_server_that_stops_says_goodbye() {
     }
     assert!(matches!(last, Some(Message::Close(Some(frame))) if frame.reason == "the server is stopping"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn counts_are_told_at_once_and_then_seldom_and_only_those_that_changed() {
+    let house = House::new().await;
+    let mut subscriber = Subscriber::of(&house, &house.user).await;
+    subscriber.ask(json!({"resourceType": "count"})).await;
+    assert_eq!(subscriber.next().await["name"], "resource.start");
+    let first = subscriber.next().await;
+    assert_eq!((&first["name"], &first["resourceType"]), (&json!("resource.change"), &json!("counts")));
+    assert_eq!((&first["data"]["type"], &first["data"]["id"]), (&json!("count"), &json!("count")));
+    let before = first["data"]["counts"]["configmap"]["summary"]["count"].as_u64().unwrap();
+    assert!(first["data"]["counts"]["node"].is_object());
+    for name in ["one", "two", "three"] {
+        house.config_map(name, json!({})).await;
+    }
+    let next = subscriber.next().await;
+    let counts = next["data"]["counts"].as_object().unwrap();
+    assert_eq!(counts["configmap"]["summary"]["count"], before + 3, "told together");
+    assert!(!counts.contains_key("node"), "of what did not change nothing is said: {next}");
+    subscriber.ask(json!({"resourceType": "count", "stop": true})).await;
+    assert_eq!(subscriber.next().await["name"], "resource.stop");
+}

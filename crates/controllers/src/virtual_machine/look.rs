@@ -47,7 +47,7 @@ fn claims_of(vm: &VirtualMachine) -> BTreeSet<String> {
     let templates = claim_templates::parse(vm.annotation(claim_templates::ANNOTATION)).unwrap_or_default();
     let templates = templates.into_iter().filter_map(|template| template.metadata.name);
     let used = vm.spec.template.iter().flat_map(|template| template.spec.claim_names()).map(str::to_owned);
-    let removed = vm.removed_claims().into_iter().map(str::to_owned);
+    let removed = vm.removed_claims().into_iter().chain(vm.ejected_claims()).map(str::to_owned);
     templates.chain(used).chain(removed).collect()
 }
 

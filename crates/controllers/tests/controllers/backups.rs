@@ -33,7 +33,8 @@ fn two_disks(name: &str, strategy: &str) -> Value {
     vm
 }
 
-async fn add_machine(kubectl: &Kubectl, strategy: &str) {
+/// That machine, and its Secret.
+pub async fn add_machine(kubectl: &Kubectl, strategy: &str) {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "user"},
         "stringData": {"userdata": "#cloud-config\npassword: hush"}});
     kubectl.create(SECRETS, &secret).await;

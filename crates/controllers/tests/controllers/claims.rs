@@ -229,3 +229,32 @@ fn nobody_but_the_cluster_writes_pods() {
         assert_eq!(kubectl.try_it(Method::POST, PODS, Some(&pod)).await.0, 405);
     });
 }
+
+fn ejecting() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl)> {
+    Scenario {
+        prepared: async |kubectl: &Kubectl| {
+            furnish(kubectl).await;
+            kubectl.create(VMS, &machine("vm", 1, "Halted")).await;
+            for name in ["disc", "other"] {
+                kubectl.create(CLAIMS, &claim(name, CLASS)).await;
+            }
+        },
+        happens: async |kubectl: &Kubectl| {
+            // As `ejectCdRomVolume` leaves it: one write.
+            let noted =
+                json!({"metadata": {"annotations": {"sheaf.io/ejected-claims": "disc,gone,vm-root"}}});
+            kubectl.patch(&format!("{VMS}/vm"), &noted).await;
+        },
+        ends: async |kubectl: &Kubectl| {
+            assert_eq!(kubectl.names(CLAIMS).await, ["other", "vm-root"], "what is in it is not out of it");
+            let vm = kubectl.get(&format!("{VMS}/vm")).await.unwrap();
+            assert!(vm["metadata"]["annotations"]["sheaf.io/ejected-claims"].is_null(), "{vm}");
+        },
+    }
+}
+
+#[test]
+fn the_claim_of_an_ejected_disc_goes_however_interrupted() {
+    ejecting().arrives_and_rests();
+    ejecting().arrives_however_interrupted();
+}

@@ -4,9 +4,13 @@ use serde_json::{Value, json};
 use sheaf_testbed::kubectl::Kubectl;
 
 use crate::{
+    backups::add_machine,
     scenario::{Scenario, on_a_cluster},
-    simulated_node::{IMAGES, machine},
+    simulated_node::{CLAIMS, IMAGES, VMS, furnish, machine},
 };
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 const TEMPLATES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinetemplates";
 const VERSIONS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinetemplateversions";
@@ -111,5 +115,112 @@ fn versions_that_are_to_outlive_their_template_do() {
         assert!(kubectl.get(&format!("{TEMPLATES}/t")).await.is_none());
         let left = kubectl.get(&format!("{VERSIONS}/one")).await.unwrap();
         assert!(left["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty), "{left}");
+    });
+}
+
+/// A template that is made of the machine, with these disks or with none.
+async fn make_of_machine(kubectl: &Kubectl, claims: Value) {
+    let vm = kubectl.get(&format!("{VMS}/vm")).await.unwrap();
+    let mut note = json!({"machine": "vm", "uid": vm["metadata"]["uid"]});
+    if !claims.is_null() {
+        note["claims"] = claims;
+    }
+    let mut made = template();
+    made["metadata"]["annotations"] = json!({"sheaf.io/made-of": note.to_string()});
+    kubectl.create(TEMPLATES, &made).await;
+}
+
+fn making(
+    with_data: bool,
+) -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl)> {
+    Scenario {
+        prepared: async |kubectl: &Kubectl| {
+            furnish(kubectl).await;
+            add_machine(kubectl, "Halted").await;
+        },
+        happens: async move |kubectl: &Kubectl| {
+            let claims = if with_data { json!(["vm-root", "vm-data"]) } else { Value::Null };
+            make_of_machine(kubectl, claims).await;
+        },
+        ends: async move |kubectl: &Kubectl| {
+            let template = kubectl.get(&format!("{TEMPLATES}/t")).await.unwrap();
+            assert!(template["metadata"]["annotations"]["sheaf.io/made-of"].is_null(), "{template}");
+            assert_eq!(template["status"], json!({"defaultVersion": 1, "latestVersion": 1}));
+            let names = kubectl.names(VERSIONS).await;
+            assert_eq!(names.len(), 1, "{names:?}");
+            let version = kubectl.get(&format!("{VERSIONS}/{}", names[0])).await.unwrap();
+            assert!(version["metadata"]["annotations"]["sheaf.io/to-copy"].is_null(), "{version}");
+            let spec = &version["spec"]["vm"]["spec"]["template"]["spec"];
+            let secret = spec["volumes"][2]["cloudInitNoCloud"]["secretRef"]["name"].as_str().unwrap();
+            assert_eq!(secret, format!("templateversion-{}-seed-userdata", names[0]));
+            let copy = kubectl.get(&format!("{SECRETS}/{secret}")).await.unwrap();
+            let original = kubectl.get(&format!("{SECRETS}/user")).await.unwrap();
+            assert_eq!(copy["data"], original["data"]);
+            assert_eq!(copy["metadata"]["ownerReferences"][0]["uid"], version["metadata"]["uid"]);
+            let images: Vec<String> = kubectl.names(IMAGES).await;
+            let own: Vec<&String> =
+                images.iter().filter(|name| name.starts_with("templateversion-")).collect();
+            assert_eq!(own.len(), if with_data { 2 } else { 0 }, "{images:?}");
+            for name in own {
+                let image = kubectl.get(&format!("{IMAGES}/{name}")).await.unwrap();
+                assert_eq!(image["spec"]["sourceType"], "export-from-volume");
+                assert_eq!(image["metadata"]["ownerReferences"][0]["uid"], version["metadata"]["uid"]);
+                assert!(version["spec"].to_string().contains(&format!("default/{name}")), "{version}");
+            }
+        },
+    }
+}
+
+#[test]
+fn a_template_is_made_of_a_machine_with_its_secrets() {
+    making(false).arrives_and_rests();
+    making(false).arrives_however_interrupted();
+}
+
+#[test]
+fn a_template_is_made_of_a_machine_with_what_is_on_its_disks() {
+    making(true).arrives_and_rests();
+    making(true).arrives_interrupted_here_and_there();
+}
+
+#[test]
+fn a_template_of_a_machine_that_is_gone_goes_and_says_why() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        add_machine(kubectl, "Halted").await;
+        cluster.settle().await;
+        // Another disk than those that whoever asked for it was allowed to have.
+        make_of_machine(kubectl, json!(["vm-root"])).await;
+        cluster.settle().await;
+        assert!(kubectl.get(&format!("{TEMPLATES}/t")).await.is_none());
+        assert!(kubectl.names(VERSIONS).await.is_empty());
+        let events = kubectl.get(EVENTS).await.unwrap();
+        let told = events["items"].as_array().unwrap().iter();
+        let mut told = told.filter(|event| event["involvedObject"]["kind"] == "VirtualMachineTemplate");
+        assert!(told.any(|event| event["message"].as_str().unwrap().contains("vm-data is new")));
+        assert!(!kubectl.names(CLAIMS).await.is_empty(), "and nothing else goes");
+    });
+}
+
+#[test]
+fn a_template_that_is_made_again_does_not_take_the_versions_of_the_former_one() {
+    on_a_cluster(async |cluster, kubectl| {
+        kubectl.create(TEMPLATES, &template()).await;
+        kubectl.create(VERSIONS, &version("old", "")).await;
+        cluster.settle().await;
+        kubectl.delete(&format!("{TEMPLATES}/t"), "Orphan").await;
+        cluster.settle().await;
+        kubectl.create(TEMPLATES, &template()).await;
+        cluster.settle().await;
+        let again = kubectl.get(&format!("{TEMPLATES}/t")).await.unwrap();
+        assert_eq!(again["spec"]["defaultVersionId"].as_str().unwrap_or_default(), "", "{again}");
+        // Nor when somebody edits what was left behind.
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        kubectl.patch(&format!("{VERSIONS}/old"), &label).await;
+        kubectl.create(VERSIONS, &version("new", "")).await;
+        cluster.settle().await;
+        let again = kubectl.get(&format!("{TEMPLATES}/t")).await.unwrap();
+        assert_eq!(again["spec"]["defaultVersionId"], "default/new");
+        assert_eq!(again["status"], json!({"defaultVersion": 1, "latestVersion": 1}));
     });
 }

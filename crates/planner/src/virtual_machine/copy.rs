@@ -14,10 +14,11 @@ use sheaf_resources::{
     kinds::{
         persistent_volume_claim::{IMAGE_ANNOTATION, requested_by},
         virtual_machine::{
-            MAC_ADDRESS_ANNOTATION, NAME_LABEL, REMOVED_CLAIMS_ANNOTATION, VirtualMachine,
-            VirtualMachineSpec, claim_templates,
+            EJECTED_CLAIMS_ANNOTATION, MAC_ADDRESS_ANNOTATION, NAME_LABEL, REMOVED_CLAIMS_ANNOTATION,
+            VirtualMachine, VirtualMachineSpec, claim_templates,
         },
         virtual_machine_clone::MADE_BY_ANNOTATION,
+        virtual_machine_instance::spec::VirtualMachineInstanceSpec,
         virtual_machine_restore::{LAST_RESTORE_ANNOTATION, NAME_ANNOTATION},
     },
     mac_address,
@@ -26,8 +27,9 @@ use sheaf_resources::{
 };
 
 /// What is said of one machine alone.
-const OF_ONE_MACHINE: [&str; 7] = [
+const OF_ONE_MACHINE: [&str; 8] = [
     claim_templates::ANNOTATION,
+    EJECTED_CLAIMS_ANNOTATION,
     MAC_ADDRESS_ANNOTATION,
     REMOVED_CLAIMS_ANNOTATION,
     NAME_ANNOTATION,
@@ -36,7 +38,7 @@ const OF_ONE_MACHINE: [&str; 7] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 /// On a template: which keys are in which Secret, a JSON object.
-const DYNAMIC_KEYS_ANNOTATION: &str = "harvesterhci.io/dynamic-ssh-key-names";
+pub const DYNAMIC_KEYS_ANNOTATION: &str = "harvesterhci.io/dynamic-ssh-key-names";
 
 /// A machine that is copied, as it is or was.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +56,7 @@ pub fn copy_of(
     keep_ids: bool,
 ) -> VirtualMachine {
     let mut annotations = original.metadata.annotations.clone().unwrap_or_default();
-    annotations.retain(|key, _| !OF_ONE_MACHINE.contains(&key.as_str()));
+    forget_machine(&mut annotations);
     let mut vm = VirtualMachine {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -72,7 +74,7 @@ pub fn copy_of(
     }
     let keys = template.metadata.annotations.as_mut().and_then(|all| all.get_mut(DYNAMIC_KEYS_ANNOTATION));
     if let Some(keys) = keys {
-        *keys = with_renamed_keys(keys, name);
+        *keys = with_renamed_keys(keys, &|secret| secret_name(name, secret));
     }
     let spec = &mut template.spec;
     spec.rename_secrets(&|secret| secret_name(name, secret));
@@ -80,15 +82,25 @@ pub fn copy_of(
         spec.hostname = name.to_owned();
     }
     if !keep_ids {
-        for interface in &mut spec.domain.devices.interfaces {
-            interface.mac_address.clear();
-        }
-        if let Some(firmware) = &mut spec.domain.firmware {
-            firmware.uuid.clear();
-            firmware.serial.clear();
-        }
+        clear_ids(spec);
     }
     vm
+}
+
+/// Leaves out the notes that are about one machine alone.
+pub fn forget_machine(annotations: &mut BTreeMap<String, String>) {
+    annotations.retain(|key, _| !OF_ONE_MACHINE.contains(&key.as_str()));
+}
+
+/// Leaves out what no two machines have in common: hardware addresses and ids.
+pub fn clear_ids(spec: &mut VirtualMachineInstanceSpec) {
+    for interface in &mut spec.domain.devices.interfaces {
+        interface.mac_address.clear();
+    }
+    if let Some(firmware) = &mut spec.domain.firmware {
+        firmware.uuid.clear();
+        firmware.serial.clear();
+    }
 }
 
 /// The spec with other disks.
@@ -115,9 +127,10 @@ pub fn secret_name(name: &str, secret: &str) -> String {
     format!("vm-{name}-{}-ref", short_mark(secret, 8))
 }
 
-fn with_renamed_keys(annotation: &str, name: &str) -> String {
+/// The note about keys in Secrets, with the names that `named` says.
+pub fn with_renamed_keys(annotation: &str, named: &dyn Fn(&str) -> String) -> String {
     let Ok(Value::Object(keys)) = serde_json::from_str(annotation) else { return annotation.to_owned() };
-    let renamed = keys.into_iter().map(|(secret, keys)| (secret_name(name, &secret), keys));
+    let renamed = keys.into_iter().map(|(secret, keys)| (named(&secret), keys));
     Value::Object(renamed.collect()).to_string()
 }
 
@@ -181,9 +194,7 @@ fn claim_name(machine: &str, volume: &str, mark: &str) -> String {
 
 fn claim_of(name: &str, claim: &PersistentVolumeClaim) -> PersistentVolumeClaim {
     let spec = claim.spec.clone().unwrap_or_default();
-    let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
-    let capacity = capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0);
-    let bytes = requested_by(&spec).unwrap_or(0).max(capacity);
+    let bytes = bytes_of(claim);
     let annotations = claim
         .metadata
         .annotations
@@ -202,6 +213,13 @@ fn claim_of(name: &str, claim: &PersistentVolumeClaim) -> PersistentVolumeClaim 
         }),
         status: None,
     }
+}
+
+/// How large the disk of a claim is, or is to be.
+pub fn bytes_of(claim: &PersistentVolumeClaim) -> i64 {
+    let requested = claim.spec.as_ref().and_then(requested_by).unwrap_or(0);
+    let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
+    requested.max(capacity.and_then(|capacity| quantity::value(&capacity.0)).unwrap_or(0))
 }
 
 /// A spec that asks for the same sort of volume, of this size, and for none in particular.

@@ -5,7 +5,10 @@
 
 use serde_json::{Value, json};
 use sheaf_resources::{
-    kinds::{virtual_machine::claim_templates, virtual_machine_instance::live_update::ABSENT},
+    kinds::{
+        virtual_machine::{EJECTED_CLAIMS_ANNOTATION, claim_templates, names_in},
+        virtual_machine_instance::live_update::ABSENT,
+    },
     mac_address, quantity,
 };
 
@@ -91,8 +94,8 @@ pub fn insert_disc(vm: &mut Value, drive: &str, template: &Value) -> Result<(), 
     Ok(())
 }
 
-/// Takes the disc out of a drive, which stays. Answers its claim.
-pub fn eject_disc(vm: &mut Value, drive: &str) -> Result<String, Refusal> {
+/// Takes the disc out of a drive, which stays, and notes its claim, which was made for the drive, to be deleted.
+pub fn eject_disc(vm: &mut Value, drive: &str) -> Result<(), Refusal> {
     must_be_drive(vm, drive)?;
     let Some(volume) = list(vm, VOLUMES).find(|volume| is_named(volume, drive)) else {
         return refuse(format!("the drive {drive} is empty"));
@@ -103,7 +106,16 @@ pub fn eject_disc(vm: &mut Value, drive: &str) -> Result<String, Refusal> {
     let claim = claim_of(vm, drive).unwrap_or_default();
     retain(vm, VOLUMES, |volume| !is_named(volume, drive));
     forget_claim(vm, &claim)?;
-    Ok(claim)
+    if !vm["metadata"]["annotations"].is_object() {
+        vm["metadata"]["annotations"] = json!({});
+    }
+    let noted = &mut vm["metadata"]["annotations"][EJECTED_CLAIMS_ANNOTATION];
+    let mut claims: Vec<&str> = names_in(noted.as_str().unwrap_or_default()).collect();
+    if !claims.contains(&claim.as_str()) {
+        claims.push(&claim);
+    }
+    *noted = claims.join(",").into();
+    Ok(())
 }
 
 fn must_be_drive(vm: &Value, name: &str) -> Result<(), Refusal> {
@@ -270,7 +282,8 @@ mod tests {
         let template = json!({"metadata": {"name": "c-new"}, "spec": {}});
         insert_disc(&mut vm, "empty", &template).unwrap();
         assert_eq!(noted(&vm), ["c-root", "c-cd", "c-new"]);
-        assert_eq!(eject_disc(&mut vm, "empty").unwrap(), "c-new");
+        eject_disc(&mut vm, "empty").unwrap();
+        assert_eq!(vm["metadata"]["annotations"][EJECTED_CLAIMS_ANNOTATION], "c-new");
         assert_eq!(names(&vm, DISKS), ["root", "cd", "empty"], "the drive stays");
         assert_eq!((noted(&vm), names(&vm, VOLUMES)), (noted(&machine()), names(&machine(), VOLUMES)));
     }

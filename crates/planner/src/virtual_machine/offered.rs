@@ -26,6 +26,7 @@ pub enum Action {
     AddVolume,
     Clone,
     CpuAndMemoryHotplug,
+    CreateTemplate,
     DeleteResourceQuota,
     DismissInsufficientResourceQuota,
     EjectCdRom,
@@ -47,11 +48,12 @@ pub enum Action {
 }
 
 impl Action {
-    pub const ALL: [Action; 22] = [
+    pub const ALL: [Action; 23] = [
         Action::AddNic,
         Action::AddVolume,
         Action::Clone,
         Action::CpuAndMemoryHotplug,
+        Action::CreateTemplate,
         Action::DeleteResourceQuota,
         Action::DismissInsufficientResourceQuota,
         Action::EjectCdRom,
@@ -78,6 +80,7 @@ impl Action {
             Action::AddVolume => "addVolume",
             Action::Clone => "clone",
             Action::CpuAndMemoryHotplug => "cpuAndMemoryHotplug",
+            Action::CreateTemplate => "createTemplate",
             Action::DeleteResourceQuota => "deleteResourceQuota",
             Action::DismissInsufficientResourceQuota => "dismissInsufficientResourceQuota",
             Action::EjectCdRom => "ejectCdRom",
@@ -163,7 +166,8 @@ pub fn is_offered(seen: &Seen<'_>, action: Action) -> bool {
         Action::EjectCdRomVolume => {
             spec.is_some_and(|spec| drives(spec).any(|drive| is_ejectable(spec, drive)))
         }
-        Action::Snapshot => seen.snapshots && is_at_rest(seen),
+        Action::CreateTemplate => is_steady(seen),
+        Action::Snapshot => seen.snapshots && is_steady(seen) && vm.status.snapshot_in_progress.is_none(),
         Action::Restore => {
             seen.backups
                 && !vm.status.ready
@@ -236,17 +240,16 @@ fn running<'a>(seen: &Seen<'a>) -> Option<&'a VirtualMachineInstance> {
     }
 }
 
-/// Whether its disks are nobody's to change for the moment.
-fn is_at_rest(seen: &Seen<'_>) -> bool {
-    let instance = match seen.instance {
+/// Whether it neither comes up nor goes down.
+fn is_steady(seen: &Seen<'_>) -> bool {
+    match seen.instance {
         Instance::Absent => true,
         Instance::Hidden => false,
         Instance::There(instance) => {
             instance.metadata.deletion_timestamp.is_none()
                 && matches!(instance.status.phase, Phase::Running | Phase::Succeeded)
         }
-    };
-    instance && seen.vm.status.snapshot_in_progress.is_none()
+    }
 }
 
 fn is_ready(vm: &VirtualMachine) -> bool {
@@ -335,17 +338,17 @@ mod tests {
     #[test]
     fn a_machine_that_is_off_is_started_and_one_that_runs_is_stopped() {
         let off = vm(json!({"spec": {"runStrategy": "Halted"}}));
-        assert_eq!(names(&off, Instance::Absent), and(&["restore", "snapshot", "start"]));
+        assert_eq!(names(&off, Instance::Absent), and(&["createTemplate", "restore", "snapshot", "start"]));
         let on = vm(json!({}));
         let running = instance("Running", false);
         assert_eq!(
             names(&on, Instance::There(&running)),
-            and(&["addNic", "pause", "restart", "snapshot", "softreboot", "stop"])
+            and(&["addNic", "createTemplate", "pause", "restart", "snapshot", "softreboot", "stop"])
         );
         let paused = instance("Running", true);
         assert_eq!(
             names(&on, Instance::There(&paused)),
-            and(&["addNic", "restart", "snapshot", "stop", "unpause"])
+            and(&["addNic", "createTemplate", "restart", "snapshot", "stop", "unpause"])
         );
         let starting = instance("Scheduling", false);
         assert_eq!(names(&on, Instance::There(&starting)), and(&["restart", "stop"]));

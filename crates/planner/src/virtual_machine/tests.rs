@@ -6,7 +6,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sheaf_resources::kinds::{
-    virtual_machine::status::StateChangeRequest,
+    virtual_machine::{EJECTED_CLAIMS_ANNOTATION, status::StateChangeRequest},
     virtual_machine_instance::status::{Phase, PhaseTransition},
 };
 
@@ -584,4 +584,34 @@ fn the_labels_of_the_template_are_those_of_the_instance_beside_kubevirts_own() {
     assert_eq!(settle(&mut vm, Some(&there)), Step::SyncLabels { labels: synced.clone() });
     there.metadata.labels = Some(synced);
     assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
+}
+
+#[test]
+fn an_ejected_disc_goes_when_neither_the_machine_nor_its_instance_names_it() {
+    let mut vm = machine(RunStrategy::Always);
+    vm.metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(EJECTED_CLAIMS_ANNOTATION.into(), "disc, other".into());
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    let mut running = instance(Phase::Running);
+    running.spec.volumes = vec![
+        serde_json::from_value(json!({"name": "cd", "persistentVolumeClaim": {"claimName": "disc"}}))
+            .unwrap(),
+    ];
+    let step = ejected_step(&look(&vm, Some(&running), &claims, &images));
+    assert_eq!(step, Some(Step::DeleteEjected { names: vec!["other".into()], held: vec!["disc".into()] }));
+    vm.metadata.annotations.get_or_insert_default().insert(EJECTED_CLAIMS_ANNOTATION.into(), "disc".into());
+    assert_eq!(ejected_step(&look(&vm, Some(&running), &claims, &images)), None, "it waits");
+    running.spec.volumes.clear();
+    let step = ejected_step(&look(&vm, Some(&running), &claims, &images));
+    assert_eq!(step, Some(Step::DeleteEjected { names: vec!["disc".into()], held: vec![] }));
+    vm.spec.template.as_mut().unwrap().spec.volumes = vec![
+        serde_json::from_value(json!({"name": "cd", "persistentVolumeClaim": {"claimName": "disc"}}))
+            .unwrap(),
+    ];
+    let step = ejected_step(&look(&vm, Some(&running), &claims, &images));
+    assert_eq!(step, Some(Step::DeleteEjected { names: vec![], held: vec![] }), "it is in again");
+    vm.metadata.annotations = None;
+    assert_eq!(ejected_step(&look(&vm, None, &claims, &images)), None);
 }

@@ -204,6 +204,7 @@ mod tests {
             ("kubevirt-migration", r#"{"nodeDrainTaintKey":"x"}"#, "unknown field `nodeDrainTaintKey`"),
             ("kubevirt-migration", r#"{"bandwidthPerMigration":"lots"}"#, "must be a quantity"),
             ("upgrade-config", r#"{"imagePreloadOption":{"strategy":{"type":"x"}}}"#, "strategy type: x"),
+            (OVERCOMMIT_CONFIG, r#"{"cpus":1000}"#, "cpus cannot be overcommitted"),
             ("support-bundle-timeout", "-1", "whole number of minutes"),
             ("support-bundle-file-name", "../../etc/passwd", "must be letters, digits"),
             ("support-bundle-namespaces", "a,B!", "namespace B!"),

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A bundle has something of every namespace, so it is made in one place, where no tenant has rights: see
-//! [`NAMESPACE`]. Every object of every namespace is in it, so those named in `extraCollectionNamespaces` need no more than to
-//! exist.
+//! [`NAMESPACE`]. Every object of every namespace is in it, unless the setting support-bundle-namespaces chooses; those named in
+//! `extraCollectionNamespaces` are in it anyway.
 
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ wire_type! {
         issue_url: String,
         /// What the trouble is.
         description: String,
-        /// Namespaces that must be in it. All are.
+        /// Namespaces that are in it, whatever the setting support-bundle-namespaces chooses.
         extra_collection_namespaces: Vec<String>,
         /// Minutes that making it may take; 0 for as long as it takes. Without it the setting support-bundle-timeout holds.
         timeout: Option<i64>,

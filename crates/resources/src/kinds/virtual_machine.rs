@@ -39,6 +39,8 @@ pub const RESERVED_MEMORY_ANNOTATION: &str = "harvesterhci.io/reservedMemory";
 pub const HOTPLUG_ANNOTATION: &str = "harvesterhci.io/enableCPUAndMemoryHotplug";
 /// Claims to delete with it, separated by commas.
 pub const REMOVED_CLAIMS_ANNOTATION: &str = "harvesterhci.io/removedPersistentVolumeClaims";
+/// Claims of discs that were taken out of its drives, to delete once nobody holds them, separated by commas.
+pub const EJECTED_CLAIMS_ANNOTATION: &str = "sheaf.io/ejected-claims";
 /// On the template: the KeyPairs whose keys are in its user data, a JSON array of names. Terraform reads it
 /// without looking.
 pub const SSH_NAMES_ANNOTATION: &str = "harvesterhci.io/sshNames";
@@ -198,13 +200,22 @@ impl VirtualMachine {
 
     /// The claims that are to be deleted with it.
     pub fn removed_claims(&self) -> Vec<&str> {
-        let names = self.annotation(REMOVED_CLAIMS_ANNOTATION).split(',').map(str::trim);
-        names.filter(|name| !name.is_empty()).collect()
+        names_in(self.annotation(REMOVED_CLAIMS_ANNOTATION)).collect()
+    }
+
+    /// Claims of discs that were taken out of its drives.
+    pub fn ejected_claims(&self) -> Vec<&str> {
+        names_in(self.annotation(EJECTED_CLAIMS_ANNOTATION)).collect()
     }
 
     pub fn annotation(&self, key: &str) -> &str {
         self.metadata.annotations.as_ref().and_then(|all| all.get(key)).map_or("", String::as_str)
     }
+}
+
+/// Names that are separated by commas.
+pub fn names_in(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

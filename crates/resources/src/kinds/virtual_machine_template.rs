@@ -2,6 +2,8 @@
 //!
 //! Which version is meant when none is said is in the spec; the numbers in the status are the controller's.
 
+pub mod made_of;
+
 use serde_json::Value;
 
 use super::{age_column, name_column, text};

@@ -139,7 +139,8 @@ pub fn complete(version: &mut Value, template: &Value) {
     }
 }
 
-fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+/// What is wrong with a version.
+pub fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let path = FieldPath::new("spec");
     if let Some(old) = old {
         let same = old["spec"] == new["spec"];

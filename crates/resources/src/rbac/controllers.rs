@@ -265,13 +265,19 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
         (
             "virtual-machine-template",
             vec![
-                on(
-                    &["get", "list", "patch", "watch"],
-                    HARVESTER,
-                    &["virtualmachinetemplates", "virtualmachinetemplateversions"],
-                ),
+                on(&["delete", "get", "list", "patch", "watch"], HARVESTER, &["virtualmachinetemplates"]),
                 on(&["update"], HARVESTER, &["virtualmachinetemplates/status"]),
-                on(follow, HARVESTER, &["virtualmachineimages"]),
+                on(
+                    &["create", "get", "list", "patch", "watch"],
+                    HARVESTER,
+                    &["virtualmachinetemplateversions"],
+                ),
+                // For templates that are made of a machine: what it is, and copies of what it names.
+                on(&["create", "get", "list", "watch"], HARVESTER, &["virtualmachineimages"]),
+                on(&["get"], KUBEVIRT, &["virtualmachines"]),
+                on(&["get"], CORE, &["persistentvolumeclaims"]),
+                on(&["create", "get"], CORE, &["secrets"]),
+                on(&["create"], CORE, &["events"]),
             ],
         ),
         (

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED,
+    field::{LONG_TEXT, hide_pair, is_long, is_seed, keep_references},
     looks::{is_secret_name, is_secret_text},
     rule::{self, Rule},
     text::{scrubbed, shown_url},
@@ -75,8 +76,6 @@ const VOLUMES: &[&str] =
 const CONDITION: &[&str] =
     &["lastTransitionTime", "lastUpdateTime", "observedGeneration", "reason", "status", "type"];
 
-/// Longer texts are somebody's scripts, keys or configuration.
-const LONG_TEXT: usize = 512;
 /// Messages are ours, or about what is ours, and may be longer.
 const LONG_MESSAGE: usize = 4096;
 
@@ -157,6 +156,7 @@ fn walk(value: &mut Value, words: Words) {
 
 fn walk_fields(fields: &mut Map<String, Value>, words: Words) {
     fields.remove("managedFields");
+    hide_pair(fields, hide);
     for (name, value) in fields.iter_mut() {
         walk_field(name, value, words);
     }
@@ -164,7 +164,7 @@ fn walk_fields(fields: &mut Map<String, Value>, words: Words) {
 
 fn walk_field(name: &str, value: &mut Value, words: Words) {
     match (name, value) {
-        (name, Value::Object(seed)) if is_seed(name) => keep_references(seed),
+        (name, Value::Object(seed)) if is_seed(name) => keep_references(seed, hide),
         (name, value) if is_seed(name) || is_secret_name(name) => hide(value),
         ("annotations", Value::Object(annotations)) => {
             annotations.retain(|key, _| !key.ends_with("/last-applied-configuration"));
@@ -193,8 +193,8 @@ fn walk_field(name: &str, value: &mut Value, words: Words) {
 
 /// A text, unless it is too long to be a name or looks like what it must not be.
 fn show(text: &mut String, longest: usize) {
-    let is_long = text.len() > longest || (longest == LONG_TEXT && text.contains('\n'));
-    *text = match is_long || is_secret_text(text) {
+    let is_too_long = if longest == LONG_TEXT { is_long(text) } else { text.len() > longest };
+    *text = match is_too_long || is_secret_text(text) {
         true => REDACTED.to_owned(),
         false => scrubbed(text).into_owned(),
     };
@@ -213,23 +213,6 @@ fn keep_only(fields: &mut Map<String, Value>, known: &[&str]) {
         match known.contains(&name.as_str()) {
             true => walk(value, Words::Shown),
             false => hide(value),
-        }
-    }
-}
-
-/// Any field that is about cloud-init, however it is spelled: a seed that is not understood is still a seed.
-fn is_seed(name: &str) -> bool {
-    name.len() >= 9 && name.as_bytes()[..9].eq_ignore_ascii_case(b"cloudinit")
-}
-
-/// Which Secrets a seed is in is harmless.
-fn keep_references(seed: &mut Map<String, Value>) {
-    for (name, value) in seed.iter_mut() {
-        match (name.as_str(), value) {
-            ("secretRef" | "networkDataSecretRef", Value::Object(reference)) => {
-                reference.retain(|field, value| field == "name" && value.is_string());
-            }
-            (_, value) => hide(value),
         }
     }
 }

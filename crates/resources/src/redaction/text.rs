@@ -1,7 +1,7 @@
 //! Texts without the secrets in them: messages, lines of logs, command lines, addresses.
 //!
 //! Nobody can tell a password that stands alone from a word. What is found is what says of itself that it is one: a value
-//! behind a name (`password=`), what stands behind a scheme of authorization or before the `@` of an address, tokens and
+//! behind a name (`password=`, or `name: PASSWORD, value: `), what stands behind a scheme of authorization or before the `@` of an address, tokens and
 //! keys by their form.
 
 use std::{borrow::Cow, sync::LazyLock};
@@ -10,10 +10,17 @@ use regex::Regex;
 
 use super::REDACTED;
 
+/// What names of secrets end in.
+const SECRET_NAME: &str = r"(?:passw(?:or)?d|passphrase|secret|token|credentials?|authorization|(?:api|access|secret|private)[_.-]?key)";
+/// A value, in quotes or up to where it ends without.
+const VALUE: &str = r#"\\?"(?:[^"\\]|\\.)*\\?"|'[^']*'|[^\s,;&}\]]+"#;
+
 struct Forms {
     keys: Regex,
     schemes: Regex,
     named: Regex,
+    pairs: Regex,
+    pairs_backwards: Regex,
     web_tokens: Regex,
     api_tokens: Regex,
     addresses: Regex,
@@ -22,16 +29,21 @@ struct Forms {
 
 static FORMS: LazyLock<Forms> = LazyLock::new(|| {
     let form = |pattern: &str| Regex::new(pattern).expect("a pattern of our own can be read");
+    // `name: ..._PASSWORD`, and a value beside it, as JSON, YAML or Go write them, escaped or not.
+    let key = |word: &str| format!(r#"\b{word}\\?["']?\s*[=:]\s*"#);
+    let name = format!(r#"{}\\?["']?[\w.-]*{SECRET_NAME}(?:data|hash)?\\?["']?"#, key("(?:name|key)"));
+    let between = r"(?:\s*[,;]\s*|\s+)\\?[\x22']?";
     Forms {
         // Also one that was cut off.
         keys: form(r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)"),
         schemes: form(r"(?i)\b(bearer|basic)\s+[^\s,;'\x22]+"),
-        named: form(
-            r#"(?i)([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credentials?|authorization|(?:api|access|secret|private)[_.-]?key)(?:data|hash)?)(\\?["']?\s*[=:]\s*)(\\?"(?:[^"\\]|\\.)*\\?"|'[^']*'|[^\s,;&}\]]+)"#,
-        ),
+        named: form(&format!(r#"(?i)([\w.-]*{SECRET_NAME}(?:data|hash)?)(\\?["']?\s*[=:]\s*)({VALUE})"#)),
+        pairs: form(&format!(r"(?i)({name}{between}{})({VALUE})", key("value"))),
+        pairs_backwards: form(&format!(r"(?i)({})({VALUE})({between}{name})", key("value"))),
         web_tokens: form(r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(\.[A-Za-z0-9_-]*)?"),
         api_tokens: form(r"[A-Za-z0-9-]+:[a-z0-9]{40,}"),
-        addresses: form(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@'\x22]*@"),
+        // Up to the last `@` before the path: it is the host that has none in it, and not the password.
+        addresses: form(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#'\x22]*@"),
         queries: form(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s?#'\x22]*)[?#][^\s'\x22]*"),
     }
 });
@@ -51,6 +63,8 @@ pub fn scrubbed(text: &str) -> Cow<'_, str> {
         (&forms.schemes, format!("${{1}} {REDACTED}")),
         (&forms.addresses, "${1}".to_owned()),
         (&forms.queries, "${1}".to_owned()),
+        (&forms.pairs, format!("${{1}}{REDACTED}")),
+        (&forms.pairs_backwards, format!("${{1}}{REDACTED}${{3}}")),
         (&forms.named, format!("${{1}}${{2}}{REDACTED}")),
         (&forms.web_tokens, hidden()),
         (&forms.api_tokens, hidden()),
@@ -96,6 +110,13 @@ mod tests {
             "Authorization: Bearer hunter2",
             "authorization: Basic hunter2==",
             "cannot fetch https://jo:hunter2@host/a.img",
+            "cannot fetch https://jo:p@hunter2@host/a.img",
+            "cannot fetch https://jo:hunter2@p@host/a.img",
+            r#"env [{"name":"MYSQL_PASSWORD","value":"hunter2"}]"#,
+            r#"env [{\"name\":\"MYSQL_PASSWORD\",\"value\":\"hunter2\"}]"#,
+            "env {name: PASSWORD, value: hunter2}",
+            "env:\n  - name: API_TOKEN\n    value: hunter2\n",
+            "env {value: hunter2, name: PASSWORD}",
             "cannot fetch https://host/a.img?X-Amz-Signature=hunter2&x=1",
             "-object secret,id=a,api_key=hunter2",
             "x\n-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n-----END OPENSSH PRIVATE KEY-----\ny",
@@ -120,6 +141,8 @@ mod tests {
             "the node n1 is ready",
             "secretName kept, nothing behind it",
             "GET /api/v1/namespaces?limit=500 took 3 ms",
+            "{name: TZ, value: UTC}",
+            "see https://example.com/a@b for more",
             "failed to fetch https://example.com/debian.qcow2: 404",
             "",
         ] {

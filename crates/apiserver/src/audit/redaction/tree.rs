@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use sheaf_resources::redaction::{
+    field::{hide_pair, is_long, is_seed, keep_references},
     looks::{is_secret_name, is_secret_text},
     text::shown_url,
 };
@@ -37,9 +38,6 @@ const VOLUMES: &[&str] = &[
     "secret",
     "serviceAccount",
 ];
-
-/// Longer texts in machines are somebody's scripts, keys or configuration.
-const LONG_TEXT: usize = 512;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -136,12 +134,9 @@ fn walk(value: &mut Value, strict: bool) {
     }
 }
 
-fn is_long(text: &str) -> bool {
-    text.len() > LONG_TEXT || text.contains('\n')
-}
-
 fn walk_object(object: &mut Map<String, Value>, strict: bool) {
     object.remove("managedFields");
+    hide_pair(object, hide);
     for (name, value) in object.iter_mut() {
         walk_field(name, value, strict);
     }
@@ -149,7 +144,7 @@ fn walk_object(object: &mut Map<String, Value>, strict: bool) {
 
 fn walk_field(name: &str, value: &mut Value, strict: bool) {
     match (name, value) {
-        (name, Value::Object(seed)) if is_seed(name) => keep_references(seed),
+        (name, Value::Object(seed)) if is_seed(name) => keep_references(seed, hide),
         // Which fields there are is harmless, for a patch that takes one away as well.
         (name, value) if is_seed(name) || is_secret_name(name) => hide(value),
         ("annotations", Value::Object(annotations)) => {
@@ -172,23 +167,6 @@ fn walk_field(name: &str, value: &mut Value, strict: bool) {
 fn hide(value: &mut Value) {
     if !value.is_null() {
         *value = REDACTED.into();
-    }
-}
-
-/// Any field that is about cloud-init, however it is spelled: a seed that is not understood is still a seed.
-fn is_seed(name: &str) -> bool {
-    name.len() >= 9 && name.as_bytes()[..9].eq_ignore_ascii_case(b"cloudinit")
-}
-
-/// Which secrets a seed is in is harmless.
-fn keep_references(seed: &mut Map<String, Value>) {
-    for (name, value) in seed.iter_mut() {
-        match (name.as_str(), value) {
-            ("secretRef" | "networkDataSecretRef", Value::Object(reference)) => {
-                reference.retain(|field, value| field == "name" && value.is_string());
-            }
-            (_, value) => hide(value),
-        }
     }
 }
 

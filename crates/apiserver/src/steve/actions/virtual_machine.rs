@@ -6,13 +6,13 @@
 //! | stop, ejectCdRom(Volume), insertCdRomVolume, addVolume, removeVolume, addNic, removeNic, cpuAndMemoryHotplug | one update of the machine |
 //! | clone | a VirtualMachineClone, whose controller makes the machine and its disks |
 //! | restore | a VirtualMachineRestore |
+//! | createTemplate | a VirtualMachineTemplate that says what it is made of, whose controller makes its version |
 //! | updateResourceQuota, deleteResourceQuota | a change of the ResourceQuota of the namespace |
 //! | snapshot | nothing: clients make a VirtualMachineBackup themselves, and ask only whether they can |
 //!
-//! Deliberately absent, with nothing behind it on one node: migration, backups to elsewhere, storage migration. `createTemplate`
-//! comes with the templates it makes.
+//! Deliberately absent, with nothing behind it on one node: migration, backups to elsewhere, storage migration.
 
-use std::time::Duration;
+mod create_template;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -29,7 +29,6 @@ use sheaf_resources::kinds::{
     virtual_machine_instance::{VirtualMachineInstance, spec::VirtualMachineInstanceSpec},
     virtual_machine_restore::RETAIN,
 };
-use tokio::time::sleep;
 
 use super::{Action, ActionCall, Input, Look, Outcome, ResourceActions, snapshot_quota};
 use crate::{
@@ -52,9 +51,6 @@ const VM: Named<'static> = Named { group: KUBEVIRT, resource: "virtualmachine" }
 const ATTEMPTS: usize = 8;
 /// On a claim that is an image itself.
 const GOLDEN_ANNOTATION: &str = "harvesterhci.io/goldenImage";
-/// How long the claim of an ejected disc is waited for to be let go of.
-const EJECT_LOOKS: usize = 20;
-const EJECT_LOOK: Duration = Duration::from_millis(500);
 const GIB: i64 = 1 << 30;
 
 const UPDATE: Right = Right::to(Verb::Update, KUBEVIRT, VMS);
@@ -118,6 +114,17 @@ static ACTIONS: &[Action] = &[
         Offer::Clone,
         input("cloneInput", &[("targetVm", "string"), ("runStrategy", "string")]),
         &[Right::to(Verb::Create, CLONE, "virtualmachineclones"), Right::to(Verb::Create, KUBEVIRT, VMS)],
+    ),
+    action(
+        Offer::CreateTemplate,
+        input(
+            "createTemplateInput",
+            &[("name", "string"), ("description", "string"), ("withData", "boolean")],
+        ),
+        &[
+            Right::to(Verb::Create, HARVESTER, "virtualmachinetemplates"),
+            Right::to(Verb::Create, HARVESTER, "virtualmachinetemplateversions"),
+        ],
     ),
     action(Offer::Snapshot, None, &[Right::to(Verb::Create, HARVESTER, "virtualmachinebackups")]),
     action(
@@ -189,6 +196,13 @@ impl ResourceActions for VirtualMachines {
             }
             Offer::CpuAndMemoryHotplug => Box::pin(grow(call)).await,
             Offer::Clone => Box::pin(clone(call)).await,
+            Offer::CreateTemplate => {
+                if !self.fitting(call.look, call.object).contains(&call.name) {
+                    let why = "no template is made of a machine that is just coming up or going down";
+                    return Err(ApiError::unprocessable(why));
+                }
+                Box::pin(create_template::create_template(call)).await
+            }
             Offer::Snapshot => Ok(Outcome::Done),
             Offer::UpdateResourceQuota | Offer::DeleteResourceQuota => {
                 let limit =
@@ -353,23 +367,11 @@ async fn insert_cd_rom_volume(call: &ActionCall<'_>) -> Result<Outcome, ApiError
     change(call, |vm| edits::insert_disc(vm, drive, &template)).await
 }
 
-/// The disc's claim was made for the drive, and goes when the machine has let go of it. One that is held for longer stays.
+/// The disc's claim was made for the drive. It is noted on the machine, whose controller deletes it when nobody holds it any
+/// more.
 async fn eject_cd_rom_volume(call: &ActionCall<'_>) -> Result<Outcome, ApiError> {
     let drive = call.required("deviceName")?;
-    let mut ejected = String::new();
-    change(call, |vm| {
-        ejected = edits::eject_disc(vm, drive)?;
-        Ok(())
-    })
-    .await?;
-    for _ in 0..EJECT_LOOKS {
-        match call.errands.ask(&claim(call, Verb::Delete, &ejected)).await {
-            Err(why) if why.reason() == "Invalid" => sleep(EJECT_LOOK).await,
-            Err(why) if !why.is_not_found() => return Err(why),
-            Ok(_) | Err(_) => break,
-        }
-    }
-    Ok(Outcome::Done)
+    change(call, |vm| edits::eject_disc(vm, drive)).await
 }
 
 async fn add_volume(call: &ActionCall<'_>) -> Result<Outcome, ApiError> {

@@ -9,6 +9,7 @@
 //! dressed as those of a collection. What the server holds of each is a position, not a queue: who reads slowly gets what
 //! is still known when they come back, and is told when that is not everything.
 
+mod counts;
 mod event;
 mod room;
 mod session;

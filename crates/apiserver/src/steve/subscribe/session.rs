@@ -25,11 +25,13 @@ use tokio_tungstenite::{
 };
 
 use super::{
+    counts::CountsSubscription,
     event::{Wish, ping},
     subscription::{RIGHTS_EVERY, Said, Subscription},
 };
 use crate::{
     ApiServer, KUBERNETES_VERSION,
+    status::ApiError,
     steve::{errand::Errands, object::Base, rights::Rights},
 };
 
@@ -44,8 +46,51 @@ const SEND_PATIENCE: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(100);
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// A subscription of either sort.
+enum Subscribed {
+    Objects(Box<Subscription>),
+    Counts(Box<CountsSubscription>),
+}
+
+impl Subscribed {
+    async fn open(
+        server: &ApiServer,
+        errands: &Errands,
+        base: &Base,
+        rights: &Rights,
+        wish: Wish,
+    ) -> Result<Self, ApiError> {
+        if CountsSubscription::is_wished(&wish) {
+            return Ok(Subscribed::Counts(Box::new(CountsSubscription::open(server, base, rights, wish))));
+        }
+        let objects = Subscription::open(server, errands, base, rights, wish).await?;
+        Ok(Subscribed::Objects(Box::new(objects)))
+    }
+
+    fn wish(&self) -> &Wish {
+        match self {
+            Subscribed::Objects(objects) => &objects.wish,
+            Subscribed::Counts(counts) => &counts.wish,
+        }
+    }
+
+    fn is_still_allowed(&mut self) -> bool {
+        match self {
+            Subscribed::Objects(objects) => objects.is_still_allowed(),
+            Subscribed::Counts(counts) => counts.is_still_allowed(),
+        }
+    }
+
+    async fn next(&mut self) -> Said {
+        match self {
+            Subscribed::Objects(objects) => objects.next().await,
+            Subscribed::Counts(counts) => counts.next().await,
+        }
+    }
+}
+
 /// A subscription and what it said, given back together so that it can be asked again.
-type Turn = BoxFuture<'static, (String, u64, Box<Subscription>, Said)>;
+type Turn = BoxFuture<'static, (String, u64, Subscribed, Said)>;
 
 pub struct Session {
     server: ApiServer,
@@ -162,13 +207,12 @@ impl Session {
             let why = format!("there are {MOST} subscriptions on this connection already");
             return say(socket, &wish.error(&why)).await;
         }
-        let opened =
-            Subscription::open(&self.server, &self.errands, &self.base, &self.rights, wish.clone()).await;
-        match opened {
+        let (server, errands, base, rights) = (&self.server, &self.errands, &self.base, &self.rights);
+        match Subscribed::open(server, errands, base, rights, wish.clone()).await {
             Ok(subscription) => {
                 say(socket, &wish.event("resource.start")).await?;
                 self.next_number += 1;
-                self.listen(key, self.next_number, Box::new(subscription));
+                self.listen(key, self.next_number, subscription);
                 Ok(())
             }
             Err(why) => {
@@ -184,7 +228,7 @@ impl Session {
         socket: &mut WebSocketStream<C>,
         key: String,
         number: u64,
-        subscription: Box<Subscription>,
+        subscription: Subscribed,
         said: Said,
     ) -> Result<(), Gone> {
         // Stopped meanwhile.
@@ -199,15 +243,15 @@ impl Session {
             Said::Over(why) => {
                 self.open.remove(&key);
                 if let Some(why) = why {
-                    say(socket, &subscription.wish.error(&why)).await?;
+                    say(socket, &subscription.wish().error(&why)).await?;
                 }
-                say(socket, &subscription.wish.event("resource.stop")).await?;
+                say(socket, &subscription.wish().event("resource.stop")).await?;
             }
         }
         Ok(())
     }
 
-    fn listen(&mut self, key: String, number: u64, mut subscription: Box<Subscription>) {
+    fn listen(&mut self, key: String, number: u64, mut subscription: Subscribed) {
         let (letting_go, registration) = AbortHandle::new_pair();
         self.open.insert(key.clone(), (number, letting_go));
         let turn: Turn = Box::pin(async move {

@@ -196,10 +196,7 @@ pub const ALL: &[Known] = &[
         "bundles for support are called after their uid and when they were made",
     ),
     idle("support-bundle-image", "{}", shapes::container_image, "nodes make bundles for support themselves"),
-    Known {
-        effect: Effect::InPart("every namespace is in a bundle for support, also those that are not named"),
-        ..acts(SUPPORT_BUNDLE_NAMESPACES, "", values::namespaces)
-    },
+    acts(SUPPORT_BUNDLE_NAMESPACES, "", values::namespaces),
     acts(SUPPORT_BUNDLE_NODE_TIMEOUT, "30", values::minutes),
     acts(SUPPORT_BUNDLE_TIMEOUT, "50", values::minutes),
     idle(

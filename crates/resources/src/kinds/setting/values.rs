@@ -11,8 +11,13 @@ use super::known::HARVESTER_VERSION;
 use crate::names;
 
 pub(super) fn overcommit(value: &str) -> Result<(), String> {
-    let wrong =
-        object(value)?.into_iter().find(|(_, percent)| percent.as_u64().is_none_or(|percent| percent < 100));
+    let said = object(value)?;
+    if let Some((unknown, _)) =
+        said.iter().find(|(what, _)| !["cpu", "memory", "storage"].contains(&what.as_str()))
+    {
+        return Err(format!("{unknown} cannot be overcommitted: cpu, memory and storage can"));
+    }
+    let wrong = said.into_iter().find(|(_, percent)| percent.as_u64().is_none_or(|percent| percent < 100));
     match wrong {
         Some((what, found)) => {
             Err(format!("{what} is {found}: it must be a number of percent, at least 100"))
