@@ -40,6 +40,7 @@ mod storage;
 mod support_bundle;
 mod template;
 mod virtual_machine;
+mod vlan_config;
 
 use serde_json::Value;
 use sheaf_resources::{
@@ -60,7 +61,7 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 8] = [
+const STATUS_OF_OTHERS: [(&str, &str); 10] = [
     (machines::GROUP, machines::INSTANCES),
     ("harvesterhci.io", "settings"),
     ("harvesterhci.io", "virtualmachineimages"),
@@ -69,6 +70,8 @@ const STATUS_OF_OTHERS: [(&str, &str); 8] = [
     ("harvesterhci.io", "virtualmachinetemplateversions"),
     ("harvesterhci.io", "supportbundles"),
     (load_balancer::GROUP, load_balancer::POOLS),
+    ("network.harvesterhci.io", "clusternetworks"),
+    ("network.harvesterhci.io", "linkmonitors"),
 ];
 
 /// What is about to happen.
@@ -169,6 +172,10 @@ impl ApiServer {
                 key_pair::complete(new, &self.world.clock.rfc3339());
                 Ok(())
             }
+            ("k8s.cni.cncf.io", "network-attachment-definitions") => self.admit_definition(new, old),
+            ("network.harvesterhci.io", "clusternetworks") => self.admit_cluster_network(call, new, old),
+            ("network.harvesterhci.io", "vlanconfigs") => self.admit_vlan_config(new, old).await,
+            ("network.harvesterhci.io", "vlanstatuses") => vlan_config::admit_vlan_status(call),
             (load_balancer::GROUP, load_balancer::BALANCERS) => self.admit_balancer(call, new, old),
             (load_balancer::GROUP, load_balancer::POOLS) => self.admit_balancer_pool(call, new, old).await,
             _ => Ok(()),
@@ -209,6 +216,7 @@ impl ApiServer {
             ("network.harvesterhci.io", "clusternetworks") => {
                 self.admit_cluster_network_deletion(call, name).await
             }
+            ("network.harvesterhci.io", "vlanconfigs") => self.admit_vlan_config_deletion(old).await,
             ("network.harvesterhci.io", "ippools") => self.admit_pool_deletion(call, old),
             (load_balancer::GROUP, load_balancer::POOLS) => load_balancer::admit_pool_deletion(old),
             _ => Ok(()),
