@@ -54,7 +54,7 @@ wire_type! {
     LocalArea = "io.harvesterhci.network.v1beta1.LocalArea" {
         /// Its tag.
         #[serde(rename = "vlanID")]
-        vlan_id: u16,
+        vlan_id: u32,
         /// Its addresses, where they are known.
         cidr: String,
     }
