@@ -8,6 +8,7 @@
 
 mod disk_space;
 pub mod host;
+pub mod links;
 mod load_balancer;
 mod merge;
 pub mod metrics;
@@ -71,11 +72,14 @@ pub async fn run(
     // Also where there is nothing to run machines with: such a host needs help most.
     let at_hand = tools.clone();
     let bundles = support_bundle::run(client.clone(), world.clone(), &settings, &at_hand);
+    let names = tools.ports.network().config().names.clone();
+    let links = links::run(client.clone(), world.clone(), settings.name.clone(), names);
     let Some(abilities) = abilities else {
         return tokio::select! {
             biased;
             () = node => {}
             () = bundles => {}
+            () = links => {}
         };
     };
     let sweep = virtual_machine_image::sweep::run(client.clone(), tools.storage.clone());
@@ -103,6 +107,7 @@ pub async fn run(
         biased;
         () = node => {}
         () = bundles => {}
+        () = links => {}
         () = reconciling::run(images, client.clone()) => {}
         () = reconciling::run(volumes, client.clone()) => {}
         () = reconciling::run(snapshots, client) => {}

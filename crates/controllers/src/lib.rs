@@ -8,6 +8,7 @@
 //! Deliberately absent: leader election. Two sets of controllers on one cluster do no harm, only double work: every
 //! write names the version it saw, and what no version guards is decided on what the API itself says.
 
+pub mod cluster_network;
 pub mod cluster_role;
 pub mod custom_resource_definition;
 pub mod event;
@@ -40,6 +41,7 @@ pub mod virtual_machine_instance_topology;
 pub mod virtual_machine_network_config;
 pub mod virtual_machine_restore;
 pub mod virtual_machine_template;
+pub mod vlan_config;
 pub mod volume_attachment;
 mod volume_room;
 pub mod volume_snapshot;
@@ -134,6 +136,8 @@ const ALL: &[(&str, Start)] = &[
     (volume_snapshot_content::NAME, |context| Box::pin(volume_snapshot_content::run(context))),
     (virtual_machine_image::NAME, |context| Box::pin(virtual_machine_image::run(context))),
     (virtual_machine_network_config::NAME, |context| Box::pin(virtual_machine_network_config::run(context))),
+    (cluster_network::NAME, |context| Box::pin(cluster_network::run(context))),
+    (vlan_config::NAME, |context| Box::pin(vlan_config::run(context))),
     (load_balancer::NAME, |context| Box::pin(load_balancer::run(context))),
     (virtual_machine::NAME, |context| Box::pin(virtual_machine::run(context))),
     (virtual_machine_instance::NAME, |context| Box::pin(virtual_machine_instance::run(context))),

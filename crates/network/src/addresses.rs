@@ -20,6 +20,9 @@ pub struct NotAMac {
 /// `02:` that virtual machines usually get. It is also how a bridge is known to be ours.
 pub(crate) const OUR_BRIDGES: [u8; 2] = [0x0e, 0x5f];
 
+/// What the MACs of the bridges of cluster networks begin with, which are known to be ours by the whole of it.
+pub(crate) const OUR_UPLINKS: [u8; 2] = [0x0e, 0x5e];
+
 /// The MAC of the bridge that holds the addresses of load balancers: one of ours, and no gateway's.
 pub(crate) const HOLDER_MAC: Mac = Mac([OUR_BRIDGES[0], OUR_BRIDGES[1], 0, 0, 0, 0]);
 

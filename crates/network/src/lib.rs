@@ -14,6 +14,9 @@
 //! QEMU, [`Network::set_balanced`] says which addresses lead to which of them, and [`Network::serve_dhcp`] and [`Network::serve_dns`] are futures that serve
 //! for as long as they are polled.
 //!
+//! Beside it, and without a part in it: [`interfaces`] looks at what links the host has, and [`uplinks`] does the single
+//! things that put NICs into the bridge of a cluster network.
+//!
 //! What it deliberately does not do: choose addresses (they come from one allocator, so
 //! that two nodes never give out the same one), remember anything on disk, or know what
 //! a Kubernetes object is. Everything here works in the network namespace of the thread
@@ -33,6 +36,7 @@ pub mod dhcp;
 pub mod dns;
 pub mod firewall;
 mod forwarding;
+pub mod interfaces;
 mod links;
 mod names;
 mod network;
@@ -41,6 +45,7 @@ mod port;
 pub mod segment;
 mod step;
 mod tap;
+pub mod uplinks;
 pub mod user_mode;
 
 pub use addresses::Mac;

@@ -37,6 +37,13 @@ pub enum LinkError {
     },
 }
 
+impl LinkError {
+    /// Whether the kernel does not know how.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, LinkError::Refused { source, .. } if is(source, Errno::OPNOTSUPP))
+    }
+}
+
 /// A network interface as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -91,6 +98,18 @@ impl Links {
         found.map_ok(read).try_collect().await.map_err(|source| refused("list", "interfaces", source))
     }
 
+    /// All that the kernel says of all interfaces.
+    pub async fn messages(&self) -> Result<Vec<LinkMessage>, LinkError> {
+        let found = self.handle.link().get().execute();
+        found.try_collect().await.map_err(|source| refused("list", "interfaces", source))
+    }
+
+    /// The addresses of all interfaces, of every family.
+    pub async fn address_messages(&self) -> Result<Vec<AddressMessage>, LinkError> {
+        let found = self.handle.address().get().execute();
+        found.try_collect().await.map_err(|source| refused("list the addresses of", "all interfaces", source))
+    }
+
     /// Makes an interface. One that is already there is left as it is.
     pub async fn add(&self, name: &str, message: LinkMessage) -> Result<(), LinkError> {
         match self.handle.link().add(message).execute().await {
@@ -106,9 +125,13 @@ impl Links {
 
     /// Removes an interface. One that is already gone is as good.
     pub async fn remove(&self, link: &Link) -> Result<(), LinkError> {
-        match self.handle.link().del(link.index).execute().await {
+        self.remove_by_index(link.index, &link.name).await
+    }
+
+    pub async fn remove_by_index(&self, index: u32, name: &str) -> Result<(), LinkError> {
+        match self.handle.link().del(index).execute().await {
             Err(why) if is(&why, Errno::NODEV) => Ok(()),
-            done => done.map_err(|source| refused("remove", &link.name, source)),
+            done => done.map_err(|source| refused("remove", name, source)),
         }
     }
 
@@ -131,14 +154,7 @@ impl Links {
 
     /// The IPv4 addresses of all interfaces: whose, which, and how many leading bits its network has.
     pub async fn all_addresses(&self) -> Result<Vec<(u32, Ipv4Addr, u8)>, LinkError> {
-        let found: Vec<AddressMessage> = self
-            .handle
-            .address()
-            .get()
-            .execute()
-            .try_collect()
-            .await
-            .map_err(|source| refused("list the addresses of", "all interfaces", source))?;
+        let found = self.address_messages().await?;
         let ipv4 = |message: &AddressMessage| {
             let local = message.attributes.iter().find_map(|attribute| match attribute {
                 AddressAttribute::Local(std::net::IpAddr::V4(address)) => Some(*address),

@@ -151,7 +151,7 @@ impl NetworkNames {
 }
 
 /// `length` characters, five bits each, that follow from `parts` and nothing else.
-fn digest(parts: &[&str], length: usize) -> String {
+pub(crate) fn digest(parts: &[&str], length: usize) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut hasher = Sha256::new();
     for part in parts {

@@ -3,8 +3,10 @@
 
 pub mod address;
 pub mod claim;
+pub mod cluster_network;
 pub mod garbage;
 pub mod image;
+pub mod link;
 pub mod load_balancer;
 pub mod namespace_deletion;
 pub mod network_config;
@@ -13,6 +15,7 @@ pub mod role_aggregation;
 pub mod snapshot_usage;
 pub mod support_bundle;
 pub mod topology;
+pub mod uplink;
 pub mod user_deletion;
 pub mod virtual_machine;
 pub mod virtual_machine_backup;
@@ -20,6 +23,7 @@ pub mod virtual_machine_clone;
 pub mod virtual_machine_instance;
 pub mod virtual_machine_restore;
 pub mod virtual_machine_template;
+pub mod vlan_config;
 pub mod volume_room;
 pub mod volume_snapshot;
 pub mod volume_snapshot_content;

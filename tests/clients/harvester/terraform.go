@@ -22,6 +22,7 @@ const terraformName = "terraform-provider-harvester"
 func terraform(s *story) {
 	key := s.keyPair("plan-key")
 	s.setting("max-hotplug-ratio", "3")
+	s.uplink("plan-net", "plan-uplink")
 	tagged := s.network("plan-vlan", 100, builder.NetworkTypeVLAN)
 	// Not every host can tag frames, so this is the one that machines are on.
 	network := s.network("plan-network", 0, "UntaggedNetwork")

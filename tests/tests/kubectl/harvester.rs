@@ -1,5 +1,7 @@
 //! Settings, templates of machines, addons and quotas of snapshots, as somebody at a terminal meets them.
 
+use sheaf_tests::patience::until;
+
 use crate::kubectl_in;
 
 const TEMPLATE: &str = "{apiVersion: harvesterhci.io/v1beta1, kind: VirtualMachineTemplate, metadata: {name: small}, spec: \
@@ -77,4 +79,31 @@ fn addons_are_listed_and_quotas_of_snapshots_are_kept() {
     let table = kubectl.says(&["get", "hrq", "--no-headers"]);
     assert_eq!(table.split_whitespace().take(2).collect::<Vec<_>>(), ["default-resource-quota", "1024"]);
     kubectl.says(&["delete", "hrq", "default-resource-quota"]);
+}
+
+#[test]
+#[ignore = "needs kubectl: make test builds it"]
+fn an_uplink_says_why_it_cannot_be_and_goes_when_it_is_deleted() {
+    let kubectl = kubectl_in("harvester-uplinks");
+    kubectl
+        .apply("{apiVersion: network.harvesterhci.io/v1beta1, kind: ClusterNetwork, metadata: {name: lab}}");
+    // A NIC that no host has: nothing of this host is touched.
+    kubectl.apply(
+        "{apiVersion: network.harvesterhci.io/v1beta1, kind: VlanConfig, metadata: {name: one}, spec: \
+         {clusterNetwork: lab, description: the first, uplink: {nics: [no-such-nic0]}}}",
+    );
+    let table = kubectl.says(&["get", "vc", "--no-headers"]);
+    assert_eq!(table.split_whitespace().take(3).collect::<Vec<_>>(), ["one", "lab", "the"]);
+    let message = "jsonpath={.items[*].status.conditions[0].message}";
+    let of_it = ["get", "vs", "-l", "network.harvesterhci.io/vlanconfig=one", "-o", message];
+    until("the node says so", || {
+        kubectl.says(&of_it).contains("this node has no NIC no-such-nic0").then_some(())
+    });
+    let refused = kubectl.complains(&["delete", "cn", "lab"]);
+    assert!(refused.contains("vlanconfig(s) one under this clusternetwork are still existing"), "{refused}");
+    kubectl.says(&["delete", "vc", "one", "--timeout=60s"]);
+    assert_eq!(kubectl.says(&["get", "vs", "--no-headers", "--ignore-not-found"]), "");
+    kubectl.says(&["delete", "cn", "lab"]);
+    let rule = kubectl.says(&["get", "lm", "nic", "-o", "jsonpath={.spec.targetLinkRule.typeRule}"]);
+    assert_eq!(rule, "device");
 }

@@ -518,16 +518,18 @@ fn no_source(volume: &Volume) -> Trouble {
     }
 }
 
-/// The bridge that leads to a network, or why none does. Nodes have the one of `mgmt` and no uplinks so far.
+/// The bridge that leads to a network, or why none does. Machines are on the one of `mgmt`: uplinks of other cluster
+/// networks are made, but the rules that keep guests honest know nothing of them yet.
 fn bridge_for(network: &Attachment) -> Result<String, String> {
     let cluster_network = &network.cluster_network;
     match network.tagging {
         Tagging::Untagged if cluster_network == MANAGEMENT => Ok(cluster_network::bridge_of(cluster_network)),
         Tagging::Untagged => Err(format!(
-            "this node has no uplink of cluster network {cluster_network}, only the network of {MANAGEMENT}"
+            "machines cannot be plugged into the uplink of cluster network {cluster_network} yet, only into the \
+             network of {MANAGEMENT}"
         )),
         Tagging::Vlan(_) | Tagging::Trunk(_) => {
-            Err("this node has no uplink on which frames could be tagged".to_owned())
+            Err("machines cannot be plugged into networks whose frames are tagged yet".to_owned())
         }
     }
 }
@@ -567,7 +569,9 @@ mod tests {
             bridge_for(&Attachment { cluster_network: cluster_network.into(), tagging, mtu: None })
         };
         assert_eq!(to("mgmt", Tagging::Untagged).as_deref(), Ok("mgmt-br"));
-        assert!(to("lab", Tagging::Untagged).unwrap_err().contains("no uplink of cluster network lab"));
+        assert!(
+            to("lab", Tagging::Untagged).unwrap_err().contains("into the uplink of cluster network lab yet")
+        );
         assert!(to("mgmt", Tagging::Vlan(7)).unwrap_err().contains("tagged"));
     }
 }

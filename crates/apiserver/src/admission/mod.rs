@@ -42,6 +42,7 @@ mod support_bundle;
 mod template;
 mod token;
 mod virtual_machine;
+mod vlan_config;
 
 use serde_json::Value;
 use sheaf_resources::{
@@ -62,7 +63,7 @@ use crate::{
 };
 
 /// Kinds that have no `status` subresource, as in the original, and whose status is not for everybody who writes them.
-const STATUS_OF_OTHERS: [(&str, &str); 8] = [
+const STATUS_OF_OTHERS: [(&str, &str); 10] = [
     (machines::GROUP, machines::INSTANCES),
     ("harvesterhci.io", "settings"),
     ("harvesterhci.io", "virtualmachineimages"),
@@ -71,6 +72,8 @@ const STATUS_OF_OTHERS: [(&str, &str); 8] = [
     ("harvesterhci.io", "virtualmachinetemplateversions"),
     ("harvesterhci.io", "supportbundles"),
     (load_balancer::GROUP, load_balancer::POOLS),
+    ("network.harvesterhci.io", "clusternetworks"),
+    ("network.harvesterhci.io", "linkmonitors"),
 ];
 
 /// What is about to happen.
@@ -173,6 +176,10 @@ impl ApiServer {
             }
             (api_tokens::GROUP, api_tokens::TOKENS) if old.is_none() => self.complete_token(new).await,
             ("network.harvesterhci.io", "ippools") => self.admit_machine_pool(call, new, old).await,
+            ("k8s.cni.cncf.io", "network-attachment-definitions") => self.admit_definition(new, old),
+            ("network.harvesterhci.io", "clusternetworks") => self.admit_cluster_network(call, new, old),
+            ("network.harvesterhci.io", "vlanconfigs") => self.admit_vlan_config(new, old).await,
+            ("network.harvesterhci.io", "vlanstatuses") => vlan_config::admit_vlan_status(call),
             (load_balancer::GROUP, load_balancer::BALANCERS) => self.admit_balancer(call, new, old),
             (load_balancer::GROUP, load_balancer::POOLS) => self.admit_balancer_pool(call, new, old).await,
             _ => Ok(()),
@@ -213,6 +220,7 @@ impl ApiServer {
             ("network.harvesterhci.io", "clusternetworks") => {
                 self.admit_cluster_network_deletion(call, name).await
             }
+            ("network.harvesterhci.io", "vlanconfigs") => self.admit_vlan_config_deletion(old).await,
             ("network.harvesterhci.io", "ippools") => self.admit_pool_deletion(call, old),
             (load_balancer::GROUP, load_balancer::POOLS) => load_balancer::admit_pool_deletion(old),
             _ => Ok(()),

@@ -1,10 +1,14 @@
 //! Networks and their addresses: what may not go while machines are on it.
 
 use serde_json::Value;
-use sheaf_resources::kinds::{
-    cluster_network::MANAGEMENT,
-    ip_pool::{EXCLUDED, RESERVED},
-    network_attachment_definition::CLUSTER_NETWORK_LABEL,
+use sheaf_resources::{
+    field_error::{FieldError, FieldPath},
+    kinds::{
+        cluster_network::{MANAGEMENT, MTU_ANNOTATION},
+        ip_pool::{EXCLUDED, RESERVED},
+        network_attachment_definition::{self, CLUSTER_NETWORK_LABEL},
+        vlan_config::DEFAULT_MTU,
+    },
 };
 
 use crate::{
@@ -15,6 +19,28 @@ use crate::{
 };
 
 impl ApiServer {
+    /// Frames on a network are as large as on its cluster network.
+    pub(super) fn admit_definition(&self, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let config = new["spec"]["config"].as_str().unwrap_or_default();
+        let Ok(attachment) = network_attachment_definition::parse(config) else {
+            // Validation says what is wrong with it.
+            return Ok(());
+        };
+        let networks = self.all("network.harvesterhci.io", "clusternetworks");
+        let of_it = networks.iter().find(|network| network["metadata"]["name"] == attachment.cluster_network);
+        let said = of_it.and_then(|network| network["metadata"]["annotations"][MTU_ANNOTATION].as_str());
+        let mtu = said.and_then(|said| said.parse().ok()).filter(|mtu| *mtu != 0);
+        network_attachment_definition::complete(new, old, mtu.unwrap_or(u64::from(DEFAULT_MTU))).map_err(
+            |why| {
+                let at = FieldPath::new("spec").child("config");
+                let name = new["metadata"]["name"].as_str().unwrap_or_default();
+                let config = new["spec"]["config"].as_str().unwrap_or_default();
+                let error = FieldError::invalid(&at, config, why);
+                ApiError::invalid("k8s.cni.cncf.io", "NetworkAttachmentDefinition", name, &[error])
+            },
+        )
+    }
+
     pub(super) async fn admit_definition_deletion(
         &self,
         call: &Call<'_>,
@@ -46,6 +72,14 @@ impl ApiServer {
             return Err(ApiError::refused(call.named(), name, why));
         }
         self.reach(Freshness::Latest).await?;
+        let configs = self.uplinks_of(name);
+        if !configs.is_empty() {
+            return Err(ApiError::unprocessable(format!(
+                "could not delete cluster network {name} because vlanconfig(s) {} under this clusternetwork are still \
+                 existing",
+                configs.join(", ")
+            )));
+        }
         let definitions = self.all("k8s.cni.cncf.io", "network-attachment-definitions");
         let on_it = definitions.iter().filter(|nad| nad["metadata"]["labels"][CLUSTER_NETWORK_LABEL] == name);
         let users: Vec<String> = on_it

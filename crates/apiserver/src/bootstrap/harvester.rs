@@ -8,7 +8,7 @@ use sheaf_resources::{
     kinds::{
         addon, cluster_network,
         ip_pool::DEFAULT_NETWORK,
-        management_setting,
+        link_monitor, management_setting,
         namespace::{HARVESTER_PUBLIC, HARVESTER_SYSTEM},
         setting::{self, Setting},
         storage_class, version, volume_snapshot, volume_snapshot_class,
@@ -46,6 +46,7 @@ pub(super) fn objects(config: &ApiConfig, now: &str) -> Vec<Wanted> {
     objects.extend([
         wanted("harvesterhci.io", "versions", version::running()),
         wanted("network.harvesterhci.io", "clusternetworks", management_network(now)),
+        wanted("network.harvesterhci.io", link_monitor::LINK_MONITORS, link_monitor::of_nics()),
         wanted("storage.k8s.io", "storageclasses", default_class()),
         wanted(volume_snapshot::GROUP, "volumesnapshotclasses", snapshot_class()),
         wanted(volume_snapshot::GROUP, "volumesnapshotclasses", backup_class()),

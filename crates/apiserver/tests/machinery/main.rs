@@ -47,6 +47,7 @@ mod subscribing;
 mod support_bundles;
 mod templates;
 mod two_servers;
+mod uplinks;
 mod uploading;
 mod visitors;
 mod watching;

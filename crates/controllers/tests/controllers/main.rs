@@ -25,6 +25,7 @@ mod snapshots;
 mod support_bundles;
 mod templates;
 mod token;
+mod uplinks;
 mod user;
 
 use sheaf_testbed::simulated_node;

@@ -10,6 +10,7 @@ mod dhcp;
 mod dns;
 mod guest;
 mod killed;
+mod links;
 mod outside;
 mod place;
 mod repair;

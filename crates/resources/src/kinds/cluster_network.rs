@@ -1,5 +1,6 @@
 //! network.harvesterhci.io/v1beta1 ClusterNetwork: a name for a physical network that nodes
-//! are on. It has nothing to set; `mgmt` is always there.
+//! are on. It has nothing to set; `mgmt` is always there, and others are as good as the uplinks that
+//! [`super::vlan_config`] gives them.
 
 use serde_json::Value;
 
@@ -13,10 +14,14 @@ use crate::{
 
 /// The network every node is on.
 pub const MANAGEMENT: &str = "mgmt";
-/// True once machines can be plugged in.
+/// True once a node leads there.
 pub const READY: &str = "ready";
 /// A bridge on the host is named after it, with `-br` behind, and an interface's name has 15 letters.
-const MAX_NAME: usize = 12;
+pub const MAX_NAME: usize = 12;
+/// The size of frames on it, where an uplink says so; a controller's to say.
+pub const MTU_ANNOTATION: &str = "network.harvesterhci.io/uplink-mtu";
+/// The configuration that says so.
+pub const MTU_SOURCE_ANNOTATION: &str = "network.harvesterhci.io/mtu-source-vc";
 
 root_type! {
     /// A physical network that nodes are on.
@@ -56,6 +61,11 @@ fn validate(new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
 /// The bridge on each node that carries it.
 pub fn bridge_of(cluster_network: &str) -> String {
     format!("{cluster_network}-br")
+}
+
+/// What the NICs of its uplink are put together to on each node.
+pub fn bond_of(cluster_network: &str) -> String {
+    format!("{cluster_network}-bo")
 }
 
 #[cfg(test)]

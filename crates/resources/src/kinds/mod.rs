@@ -15,6 +15,7 @@ pub mod key_pair;
 pub mod kube_virt;
 pub mod lease;
 pub mod limit_range;
+pub mod link_monitor;
 pub mod load_balancer;
 pub mod load_balancer_ip_pool;
 pub mod management_setting;
@@ -44,6 +45,8 @@ pub mod virtual_machine_network_config;
 pub mod virtual_machine_restore;
 pub mod virtual_machine_template;
 pub mod virtual_machine_template_version;
+pub mod vlan_config;
+pub mod vlan_status;
 pub mod volume_attachment;
 pub mod volume_snapshot;
 pub mod volume_snapshot_class;
@@ -105,6 +108,9 @@ pub fn built_in() -> Vec<Kind> {
         support_bundle::kind(),
         network_attachment_definition::kind(),
         cluster_network::kind(),
+        vlan_config::kind(),
+        vlan_status::kind(),
+        link_monitor::kind(),
         ip_pool::kind(),
         virtual_machine_network_config::kind(),
         load_balancer::kind(),

@@ -22,8 +22,6 @@ const DERIVED: [&str; 4] = [TYPE_LABEL, CLUSTER_NETWORK_LABEL, VLAN_LABEL, READY
 
 const MAX_VLAN: u64 = 4094;
 const MTU: std::ops::RangeInclusive<u64> = 576..=9000;
-/// Of every cluster network, as long as none has an uplink that says otherwise.
-const CLUSTER_NETWORK_MTU: u64 = 1500;
 
 root_type! {
     /// A network machines can be plugged into.
@@ -84,8 +82,6 @@ pub enum ConfigError {
     Trunk,
     #[error("mtu must be in the range of 576 to 9000")]
     Mtu,
-    #[error("nad MTU {found} does not match cluster network MTU {CLUSTER_NETWORK_MTU}")]
-    OtherMtu { found: u64 },
     #[error("ipam {found} is not supported by Sheaf yet")]
     Ipam { found: String },
 }
@@ -94,7 +90,7 @@ pub fn kind() -> Kind {
     Kind::of_type::<NetworkAttachmentDefinition>("network-attachment-definitions")
         .short(&["net-attach-def"])
         .columns(vec![name_column(), age_column()])
-        .behaving(Behaviour { default, prepare_create, validate, generation: true, ..Behaviour::PLAIN })
+        .behaving(Behaviour { default, validate, generation: true, ..Behaviour::PLAIN })
 }
 
 /// Reads a configuration.
@@ -180,17 +176,28 @@ fn default(definition: &mut Value) {
 }
 
 /// Gives a new definition the MTU of its cluster network, whatever it says of it: what a frame may have is up to the
-/// network and not to who is plugged into it.
-fn prepare_create(definition: &mut Value) {
+/// network and not to who is plugged into it. One that says another than before must say that one.
+pub fn complete(definition: &mut Value, old: Option<&Value>, cluster_network_mtu: u64) -> Result<(), String> {
     let config = text(&definition["spec"]["config"]);
-    let (Ok(mut config), Ok(Attachment { mtu: Some(mtu), .. })) =
+    let (Ok(mut read), Ok(Attachment { mtu: Some(mtu), .. })) =
         (serde_json::from_str::<Value>(config), parse(config))
     else {
-        return;
+        return Ok(());
     };
-    if mtu != CLUSTER_NETWORK_MTU {
-        config["mtu"] = CLUSTER_NETWORK_MTU.into();
-        definition["spec"]["config"] = config.to_string().into();
+    if mtu == cluster_network_mtu {
+        return Ok(());
+    }
+    match old {
+        None => {
+            read["mtu"] = cluster_network_mtu.into();
+            definition["spec"]["config"] = read.to_string().into();
+            Ok(())
+        }
+        // One of an earlier time may have another, and keeps it until somebody changes it.
+        Some(old) if parse(text(&old["spec"]["config"])).is_ok_and(|before| before.mtu == Some(mtu)) => {
+            Ok(())
+        }
+        Some(_) => Err(format!("nad MTU {mtu} does not match cluster network MTU {cluster_network_mtu}")),
     }
 }
 
@@ -204,12 +211,6 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let before = old.and_then(|old| parse(text(&old["spec"]["config"])).ok());
     if before.as_ref().is_some_and(|before| before.cluster_network != attachment.cluster_network) {
         return vec![FieldError::invalid(&at, config, "the cluster network can't be changed")];
-    }
-    // One of an earlier version may have another, and keeps it until somebody changes it.
-    let mtu = attachment.mtu.filter(|mtu| *mtu != CLUSTER_NETWORK_MTU);
-    if let Some(found) = mtu.filter(|_| before.is_none_or(|before| before.mtu != mtu)) {
-        let why = ConfigError::OtherMtu { found }.to_string();
-        return vec![FieldError::invalid(&at, config, why)];
     }
     if cluster_network::bridge_of(&attachment.cluster_network).len() > 15 {
         return vec![FieldError::invalid(&at, config, "the name of the bridge has more than 15 letters")];
@@ -283,27 +284,29 @@ mod tests {
 
     #[test]
     fn a_definition_has_the_mtu_of_its_cluster_network() {
-        let created = |more: &str| {
+        let created = |more: &str, of_network: u64| {
             let mut definition = json!({"spec": {"config": config(more)}});
-            prepare_create(&mut definition);
+            complete(&mut definition, None, of_network).unwrap();
             assert!(validate(&definition, None).is_empty());
             text(&definition["spec"]["config"]).to_owned()
         };
         for untouched in ["", r#","mtu":0"#, r#","mtu":1500"#] {
-            assert_eq!(created(untouched), config(untouched));
+            assert_eq!(created(untouched, 1500), config(untouched));
         }
-        let told = created(r#","mtu":9000,"mine":1"#);
+        let told = created(r#","mtu":9000,"mine":1"#, 1500);
         assert_eq!(parse(&told).unwrap().mtu, Some(1500));
         assert!(told.contains(r#""mine":1"#) && told.contains(r#""promiscMode":true"#), "{told}");
+        assert_eq!(parse(&created(r#","mtu":1500"#, 9000)).unwrap().mtu, Some(9000));
 
         let of = |mtu: &str| json!({"spec": {"config": config(mtu)}});
         let (old, other) = (of(""), of(r#","mtu":9000"#));
+        let changed = |new: &Value, old: &Value| complete(&mut new.clone(), Some(old), 1500);
         assert_eq!(
-            validate(&other, Some(&old))[0].detail,
-            "nad MTU 9000 does not match cluster network MTU 1500"
+            changed(&other, &old),
+            Err("nad MTU 9000 does not match cluster network MTU 1500".to_owned())
         );
-        assert!(validate(&other, Some(&other)).is_empty(), "what was there before stays as it is");
-        assert!(validate(&old, Some(&other)).is_empty());
+        assert_eq!(changed(&other, &other), Ok(()), "what was there before stays as it is");
+        assert_eq!(changed(&old, &other), Ok(()));
     }
 
     #[test]

@@ -35,6 +35,15 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
     let follow = &["get", "list", "watch"];
     vec![
         (
+            "cluster-network",
+            vec![
+                on(&["get", "list", "patch", "watch"], NETWORK, &["clusternetworks"]),
+                on(&["create", "get", "list", "patch", "watch"], NETWORK, &["linkmonitors"]),
+                on(follow, NETWORK, &["vlanconfigs", "vlanstatuses"]),
+                on(follow, CORE, &["nodes"]),
+            ],
+        ),
+        (
             "cluster-role",
             // It writes rules that it does not hold: whoever wrote the aggregation rule had to hold everything.
             vec![on(&["escalate", "get", "list", "patch", "watch"], super::GROUP, &["clusterroles"])],
@@ -278,6 +287,14 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(&["get"], CORE, &["persistentvolumeclaims"]),
                 on(&["create", "get"], CORE, &["secrets"]),
                 on(&["create"], CORE, &["events"]),
+            ],
+        ),
+        (
+            "vlan-config",
+            vec![
+                on(&["get", "list", "patch", "watch"], NETWORK, &["vlanconfigs"]),
+                on(&["delete", "get", "list", "watch"], NETWORK, &["vlanstatuses"]),
+                on(follow, CORE, &["nodes"]),
             ],
         ),
         (

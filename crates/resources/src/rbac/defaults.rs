@@ -181,7 +181,13 @@ fn node() -> Value {
             on(
                 READ,
                 "network.harvesterhci.io",
-                &["clusternetworks", "ippools", "virtualmachinenetworkconfigs"],
+                &["clusternetworks", "ippools", "virtualmachinenetworkconfigs", "vlanconfigs"],
+            ),
+            on(&["get", "list", "patch", "update", "watch"], "network.harvesterhci.io", &["linkmonitors"]),
+            on(
+                &["create", "delete", "get", "list", "patch", "update", "watch"],
+                "network.harvesterhci.io",
+                &["vlanstatuses"],
             ),
             on(&["create", "delete", "get", "patch", "update"], COORDINATION, &["leases"]),
             on(READ, STORAGE, &["storageclasses"]),

@@ -90,7 +90,11 @@ pub(super) fn cluster_roles() -> Vec<Value> {
                 on(READ, SNAPSHOT, &["volumesnapshots"]),
                 on(READ, ATTACHMENT, &["network-attachment-definitions"]),
                 on(READ, LOAD_BALANCER, &["loadbalancers"]),
-                on(READ, NETWORK, &["virtualmachinenetworkconfigs"]),
+                on(
+                    READ,
+                    NETWORK,
+                    &["linkmonitors", "virtualmachinenetworkconfigs", "vlanconfigs", "vlanstatuses"],
+                ),
             ],
         ),
         role(

@@ -83,9 +83,15 @@ pub(super) fn of(group: &str, plural: &str) -> Rule {
             | "virtualmachinerestores",
         )
         | ("k8s.cni.cncf.io", "network-attachment-definitions")
-        | ("network.harvesterhci.io", "clusternetworks" | "ippools" | "virtualmachinenetworkconfigs") => {
-            Rule::Known
-        }
+        | (
+            "network.harvesterhci.io",
+            "clusternetworks"
+            | "ippools"
+            | "linkmonitors"
+            | "virtualmachinenetworkconfigs"
+            | "vlanconfigs"
+            | "vlanstatuses",
+        ) => Rule::Known,
         // Also of ours, until somebody has thought about it here.
         _ => Rule::Shape,
     }

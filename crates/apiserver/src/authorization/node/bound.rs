@@ -7,6 +7,7 @@
 //!   was broken into has the secrets of its own machines and no others.
 //! - Of support bundles it sees all, and says how those stand that it makes. While it makes one it reads, without their
 //!   secrets, the objects that go into it. One that it finished it cannot begin again.
+//! - Of uplinks it sees all configurations, and says of its own node alone how they fare and which links there are.
 //! - Of volumes, images and contents of snapshots it sees all, for they say nothing secret, and changes its own: how they
 //!   stand, and that their data is gone.
 
@@ -15,14 +16,14 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use sheaf_resources::{
     kinds::{
-        load_balancer,
+        link_monitor, load_balancer,
         persistent_volume::{self, HOSTNAME_LABEL},
         support_bundle,
         virtual_machine_image::{self, IMAGE_TYPE_LABEL},
         virtual_machine_instance::{
             FOREGROUND_FINALIZER, spec::VirtualMachineInstanceSpec, status::VirtualMachineInstanceStatus,
         },
-        volume_snapshot, volume_snapshot_content,
+        vlan_config, vlan_status, volume_snapshot, volume_snapshot_content,
     },
     object_meta,
     quote::quoted,
@@ -98,7 +99,13 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) 
         | ("", "persistentvolumes", "" | "status")
         | (HARVESTER, "virtualmachineimages", "")
         | (volume_snapshot::GROUP, "volumesnapshotcontents", "" | "status")
+        | (NETWORK, link_monitor::LINK_MONITORS, "")
             if reads || writes =>
+        {
+            Opinion::Allow
+        }
+        (NETWORK, vlan_status::VLAN_STATUSES, "")
+            if reads || writes || matches!(asked.verb, "create" | "delete") =>
         {
             Opinion::Allow
         }
@@ -106,11 +113,11 @@ pub(super) fn opinion(node: &str, asked: &Attributes<'_>, seen: &dyn Directory) 
         | ("storage.k8s.io", "storageclasses", "")
         | (HARVESTER, "settings", "")
         | ("k8s.cni.cncf.io", "network-attachment-definitions", "")
-        | (NETWORK, "clusternetworks" | "ippools" | "virtualmachinenetworkconfigs", "")
-            if reads =>
-        {
-            Opinion::Allow
-        }
+        | (
+            NETWORK,
+            "clusternetworks" | "ippools" | "virtualmachinenetworkconfigs" | vlan_config::VLAN_CONFIGS,
+            "",
+        ) if reads => Opinion::Allow,
         _ => no(String::new()),
     }
 }
@@ -176,8 +183,42 @@ pub(super) fn admit(node: &str, written: &Written<'_>) -> Result<(), String> {
             // No finalizer is a node's to remove: it says in the status that it let go.
             admit_report(node, written, is_held, "")
         }
+        (NETWORK, link_monitor::LINK_MONITORS) => admit_links(node, written),
+        (NETWORK, vlan_status::VLAN_STATUSES) => {
+            let is_own = |status: &Value| text(status, "/status/node") == node;
+            match [written.old, written.new].into_iter().flatten().all(is_own) {
+                true => Ok(()),
+                false => Err(format!(
+                    "node {} is not allowed to touch {} of other nodes",
+                    quoted(node),
+                    written.resource
+                )),
+            }
+        }
         _ => Ok(()),
     }
+}
+
+/// A node says in a LinkMonitor which links it has itself.
+fn admit_links(node: &str, written: &Written<'_>) -> Result<(), String> {
+    admit_report(node, written, |_| true, NO_FINALIZER)?;
+    let of_others = |monitor: Option<&Value>| {
+        let mut status = monitor.map(|monitor| monitor["status"].clone()).unwrap_or_default();
+        let links = status.get_mut("linkStatus").and_then(Value::as_object_mut);
+        let is_empty = links.is_none_or(|links| {
+            links.remove(node);
+            links.is_empty()
+        });
+        if let Some(status) = status.as_object_mut().filter(|_| is_empty) {
+            status.remove("linkStatus");
+        }
+        if status.as_object().is_some_and(serde_json::Map::is_empty) { Value::Null } else { status }
+    };
+    if of_others(written.old) != of_others(written.new) {
+        let me = quoted(node);
+        return Err(format!("node {me} is not allowed to say which links other nodes have"));
+    }
+    Ok(())
 }
 
 /// Whether a node is making this bundle.
