@@ -33,6 +33,15 @@ const routes: RouteRecordRaw[] = [
   { path: "/vms/:namespace/:name/console/:screen(vnc|serial)", name: "vm-console", component: () => import("./pages/vms/MachineConsole.vue"), props: true, meta: { title: words.nav.virtualMachines, bare: true } },
   { path: "/vms/:namespace/:name/:tab?", name: "vm", component: () => import("./pages/vms/MachinePage.vue"), props: true, meta: { title: words.nav.virtualMachines } },
   { path: "/images", name: "images", component: () => import("./pages/images/ImageList.vue"), meta: { title: words.nav.images } },
+  // Disks, networks and what machines are made with.
+  { path: "/volumes", name: "volumes", component: () => import("./pages/volumes/VolumeList.vue"), meta: { title: words.nav.volumes } },
+  { path: "/volumes/:namespace/:name/:tab?", name: "volume", component: () => import("./pages/volumes/VolumePage.vue"), props: true, meta: { title: words.nav.volumes } },
+  { path: "/snapshots/:tab?", name: "snapshots", component: () => import("./pages/snapshots/SnapshotList.vue"), props: true, meta: { title: words.nav.snapshots } },
+  { path: "/networks/:tab?", name: "networks", component: () => import("./pages/networks/NetworkList.vue"), props: true, meta: { title: words.nav.networks } },
+  { path: "/keys", name: "keys", component: () => import("./pages/keys/KeyList.vue"), meta: { title: words.nav.keys } },
+  { path: "/templates", name: "templates", component: () => import("./pages/templates/TemplateList.vue"), meta: { title: words.nav.templates } },
+  { path: "/templates/:namespace/:name/:tab?", name: "template", component: () => import("./pages/templates/TemplatePage.vue"), props: true, meta: { title: words.nav.templates } },
+  { path: "/cloud-configs", name: "cloud-configs", component: () => import("./pages/cloud-configs/CloudConfigList.vue"), meta: { title: words.nav.cloudConfigs } },
   { path: "/:rest(.*)*", name: "nowhere", component: () => import("./pages/NowherePage.vue"), meta: { title: words.errors.notFound } },
 ];
 

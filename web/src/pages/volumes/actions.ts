@@ -1,0 +1,14 @@
+// What can be done with a volume: what the server offers, in the order and the words of people.
+
+import { type Claim, standingOf } from "@/kinds/claim";
+import type { MenuItem } from "@/parts/ActionMenu.vue";
+import { words } from "@/words";
+
+const actions = ["snapshot", "clone", "export"] as const;
+
+export function menuOf(claim: Claim): MenuItem[] {
+  const items: MenuItem[] = actions.filter((action) => claim.actions?.[action]).map((key) => ({ key, title: words.volumes[key] }));
+  if (claim.links.update && ["ready", "growing"].includes(standingOf(claim))) items.unshift({ key: "grow", title: words.volumes.grow });
+  if (claim.links.remove && standingOf(claim) !== "deleting") items.push({ key: "delete", title: words.common.delete, danger: true });
+  return items;
+}
