@@ -3,7 +3,7 @@
 
 import { parseDocument, stringify } from "yaml";
 
-import { CLAIMS, DESCRIPTION, type CloudInit, type Disk, type MachineSpec, SSH_NAMES, type Volume } from "@/kinds/virtual-machine";
+import { CLAIMS, DESCRIPTION, type CloudInit, type Disk, type MachineSpec, SSH_NAMES } from "@/kinds/virtual-machine";
 import { quantity } from "@/parts/quantity";
 
 export interface Draft {
@@ -25,7 +25,7 @@ export interface Key {
   publicKey: string;
 }
 
-interface Claim {
+export interface Claim {
   metadata: { name: string; annotations?: Record<string, string> };
   spec: { accessModes: string[]; volumeMode: string; storageClassName?: string; resources: { requests: { storage: string } } };
 }
@@ -82,12 +82,12 @@ export function setName(draft: Draft, name: string) {
   const before = draft.metadata.name;
   draft.metadata.name = name;
   const claims = claimsIn(draft);
-  for (const claim of claims) {
-    if (claim.metadata.name !== claimName(before, ROOT)) continue;
-    claim.metadata.name = claimName(name, ROOT);
-    for (const volume of inside(draft).volumes ?? []) {
-      if (volume.persistentVolumeClaim?.claimName === claimName(before, ROOT)) volume.persistentVolumeClaim.claimName = claimName(name, ROOT);
-    }
+  for (const volume of inside(draft).volumes ?? []) {
+    const used = volume.persistentVolumeClaim;
+    const claim = claims.find((one) => one.metadata.name === used?.claimName);
+    // What was named by hand, or is somebody else's, stays.
+    if (!used || !claim || claim.metadata.name !== claimName(before, volume.name)) continue;
+    used.claimName = claim.metadata.name = claimName(name, volume.name);
   }
   putClaims(draft, claims);
   if (inside(draft).hostname === before || inside(draft).hostname === undefined) inside(draft).hostname = name;
@@ -112,9 +112,9 @@ function limits(draft: Draft): Record<string, string> {
 
 // Its first disk.
 
-const claimName = (machine: string, disk: string) => `${machine}-${disk}`;
+export const claimName = (machine: string, disk: string) => `${machine}-${disk}`;
 
-function claimsIn(draft: Draft): Claim[] {
+export function claimsIn(draft: Draft): Claim[] {
   try {
     const read: unknown = JSON.parse(draft.metadata.annotations?.[CLAIMS] ?? "[]");
     return Array.isArray(read) ? (read as Claim[]) : [];
@@ -123,7 +123,7 @@ function claimsIn(draft: Draft): Claim[] {
   }
 }
 
-function putClaims(draft: Draft, claims: Claim[]) {
+export function putClaims(draft: Draft, claims: Claim[]) {
   const annotations = (draft.metadata.annotations ??= {});
   if (claims.length > 0) annotations[CLAIMS] = JSON.stringify(claims);
   else delete annotations[CLAIMS];
@@ -152,11 +152,18 @@ export function setImage(draft: Draft, image: Image | undefined) {
     root.spec.storageClassName = image.storageClass;
   }
   putClaims(draft, [root, ...claims.slice(1)]);
-  const disk: Disk = image?.isDisc ? { name: ROOT, cdrom: { bus: "sata" }, bootOrder: 1 } : { name: ROOT, disk: { bus: "virtio" }, bootOrder: 1 };
-  const volume: Volume = { name: ROOT, persistentVolumeClaim: { claimName: root.metadata.name } };
   const { devices } = inside(draft).domain;
-  devices.disks = [disk, ...(devices.disks ?? []).filter((one) => one.name !== ROOT)];
-  inside(draft).volumes = [volume, ...(inside(draft).volumes ?? []).filter((one) => one.name !== ROOT)];
+  const volumes = inside(draft).volumes ?? [];
+  const disks = devices.disks ?? [];
+  // Of a template it may have another name, and its place among the others.
+  const name = volumes.find((one) => one.persistentVolumeClaim?.claimName === root.metadata.name)?.name ?? ROOT;
+  const known = disks.find((one) => one.name === name);
+  if (known === undefined || (known.cdrom !== undefined) !== (image?.isDisc ?? false)) {
+    const bootOrder = known?.bootOrder ?? 1;
+    const disk: Disk = image?.isDisc ? { name, cdrom: { bus: "sata" }, bootOrder } : { name, disk: { bus: "virtio" }, bootOrder };
+    devices.disks = known ? disks.map((one) => (one === known ? disk : one)) : [disk, ...disks];
+  }
+  if (!volumes.some((one) => one.name === name)) inside(draft).volumes = [{ name, persistentVolumeClaim: { claimName: root.metadata.name } }, ...volumes];
 }
 
 export function setDiskSize(draft: Draft, gibibytes: number) {
