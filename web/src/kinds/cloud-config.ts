@@ -29,7 +29,7 @@ export function troubleOf(purpose: Purpose, text: string): Trouble | undefined {
   try {
     read = parse(text);
   } catch (why) {
-    return { kind: "yaml", why: why instanceof Error ? why.message : String(why) };
+    return { kind: "yaml", why: (why instanceof Error ? why.message : String(why)).split("\n")[0]?.replace(/:$/, "") ?? "" };
   }
   if (typeof read !== "object" || read === null || Array.isArray(read)) return { kind: "mapping" };
   if (purpose === "user") return undefined;
