@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { VersionSpec } from "@/kinds/template";
 
 import { claimsIn, imageOf, made, setImage, setName } from "./draft";
-import { asksForImage, fromVersion } from "./from-template";
+import { asksForDisc, asksForImage, fromVersion, newVersion } from "./from-template";
 
 const claim = (name: string, image?: string) => ({
   metadata: { name, ...(image === undefined ? {} : { annotations: { "harvesterhci.io/imageId": image } }) },
@@ -61,7 +61,7 @@ describe("a draft from a template", () => {
   it("takes the image it asks for into the disk that is there, without another disk", () => {
     const draft = fromVersion(version, "team");
     setName(draft, "web");
-    expect(asksForImage(draft)).toBe(true);
+    expect([asksForImage(draft), asksForDisc(draft)]).toEqual([true, true]);
     setImage(draft, { id: "team/debian-iso", storageClass: "c", virtualSize: 1, isDisc: true });
     expect(asksForImage(draft)).toBe(false);
     expect(imageOf(draft)).toBe("team/debian-iso");
@@ -70,6 +70,17 @@ describe("a draft from a template", () => {
     setImage(draft, { id: "team/debian", storageClass: "c", virtualSize: 1, isDisc: false });
     expect(draft.spec.template.spec.domain.devices.disks?.map((one) => one.name)).toEqual(["cdrom-disk", "rootdisk"]);
     expect(draft.spec.template.spec.domain.devices.disks?.[0]).toEqual({ name: "cdrom-disk", disk: { bus: "virtio" }, bootOrder: 2 });
+  });
+
+  it("comes back from the version that was made of it", () => {
+    const draft = fromVersion(version, "team");
+    setName(draft, "web");
+    const saved = newVersion("web-base", draft, "for people");
+    expect(saved.spec).toMatchObject({ templateId: "team/web-base", description: "for people", keyPairIds: [] });
+    expect(saved.metadata).toEqual({ generateName: "web-base-", namespace: "team" });
+    const again = fromVersion(saved.spec, "team");
+    setName(again, "web");
+    expect(again).toEqual(draft);
   });
 
   it("asks for no image where the disk is meant to be empty", () => {

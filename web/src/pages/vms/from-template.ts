@@ -1,9 +1,10 @@
-// A draft of a machine from a version of a template.
+// A draft of a machine from a version of a template, and the other way round.
 
+import { idOf } from "@/api/objects";
 import type { VersionSpec } from "@/kinds/template";
 import { CLAIMS } from "@/kinds/virtual-machine";
 
-import { claimName, claimsIn, type Draft, putClaims } from "./draft";
+import { claimName, claimsIn, type Draft, keysOf, putClaims } from "./draft";
 
 /** What is one machine's own, and nobody else's. */
 const own = ["harvesterhci.io/mac-address", "harvesterhci.io/vmRunStrategy"];
@@ -30,3 +31,27 @@ export function fromVersion({ vm }: VersionSpec, namespace: string): Draft {
 
 /** Whether the template leaves it to whoever makes a machine what is on its first disk. */
 export const asksForImage = (draft: Draft) => claimsIn(draft)[0]?.metadata.annotations?.[IMAGE] === "";
+
+/** And whether that is a disc that it is installed from. */
+export function asksForDisc(draft: Draft): boolean {
+  const { volumes = [], domain } = draft.spec.template.spec;
+  const first = volumes.find((one) => one.persistentVolumeClaim?.claimName === claimsIn(draft)[0]?.metadata.name);
+  return asksForImage(draft) && domain.devices.disks?.find((one) => one.name === first?.name)?.cdrom !== undefined;
+}
+
+export function newTemplate(name: string, namespace: string, description: string) {
+  return { apiVersion: "harvesterhci.io/v1beta1", kind: "VirtualMachineTemplate", metadata: { name, namespace }, spec: { description } };
+}
+
+/** The next version of a template. It says nothing of the name that the machine would have had. */
+export function newVersion(template: string, draft: Draft, description: string) {
+  const { metadata, spec } = structuredClone(draft);
+  const { namespace, labels, annotations = {} } = metadata;
+  delete spec.template.spec.hostname;
+  return {
+    apiVersion: "harvesterhci.io/v1beta1",
+    kind: "VirtualMachineTemplateVersion",
+    metadata: { generateName: `${template}-`, namespace },
+    spec: { templateId: idOf(namespace, template), description, keyPairIds: keysOf(draft), vm: { metadata: { annotations, ...(labels ? { labels } : {}) }, spec } },
+  };
+}
