@@ -324,6 +324,7 @@ export const en = {
     intoNewWhat: "The new machine has disks and hardware addresses of its own. The machine that the snapshot is of stays as it is.",
     restoring: (name: string) => `${name} is being made.`,
     underWay: "Being restored",
+    giveUp: "Give up",
     target: (machine: string, snapshot: string) => `${machine} from ${snapshot}`,
     toVolume: "Restore as a new volume",
     toVolumeWhat: "The new volume holds what the old one held then. The old one stays as it is.",
