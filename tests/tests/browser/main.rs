@@ -10,7 +10,25 @@ use sheaf_tests::{machines::Farm, node::Node, program::Program};
 
 /// A guest boots twice on the longest way, under emulation, beside others.
 const PATIENCE: Duration = Duration::from_secs(600);
-const PAGES: &[&str] = &["", "vms", "vms/create", "images", "password"];
+const PAGES: &[&str] = &[
+    "",
+    "hosts",
+    "vms",
+    "vms/create",
+    "volumes",
+    "images",
+    "snapshots",
+    "networks",
+    "keys",
+    "templates",
+    "cloud-configs",
+    "settings",
+    "users",
+    "access",
+    "events",
+    "support",
+    "password",
+];
 
 fn browser(node: &Node, story: &str) -> Program {
     let first = fs::read_to_string(node.data_dir().join("admin-password")).unwrap();
