@@ -9,10 +9,10 @@ DATA_DIR ?= $(CURDIR)/data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-peer build bench bench-peer lint soak clean
+.PHONY: help run test test-peer build screenshots bench bench-peer lint soak clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Build Sheaf, start it here on one node, and a virtual machine on it (DATA_DIR, ARGS)
 	@scripts/install-packages vm guest
@@ -29,6 +29,10 @@ test-peer: ## Ask the original API server, built here, what the tests ask Sheaf 
 build: ## Build the release binary, target/release/sheaf
 	@scripts/install-packages build
 	@scripts/with-cache scripts/build-release
+
+screenshots: build ## Take pictures of every page of the web console, into ./screenshots
+	@scripts/install-packages test
+	@scripts/screenshots target/release/sheaf screenshots
 
 bench: build ## Measure speed and memory; the table also goes to bench/results/
 	@scripts/install-packages test
