@@ -3,7 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use sheaf_testbed::guests;
 use sheaf_tests::{machines::Farm, node::Node, program::Program};
@@ -30,6 +34,12 @@ const PAGES: &[&str] = &[
     "password",
 ];
 
+/// One browser at a time: two on two processors leave nothing for a guest that boots under emulation.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn browser(node: &Node, story: &str) -> Program {
     let first = fs::read_to_string(node.data_dir().join("admin-password")).unwrap();
     Program::of_admin("the browser", "SHEAF_BROWSER", node, story)
@@ -41,6 +51,7 @@ fn browser(node: &Node, story: &str) -> Program {
 #[test]
 #[ignore = "needs a browser: make test finds it"]
 fn a_machine_is_made_used_brought_back_and_deleted_by_somebody_with_a_browser() {
+    let _turn = turn();
     let Some(guest) = guests::tiny() else { return };
     let farm = Farm::start();
     browser(&farm.node, "first-minute").says(&[guest.disk.to_str().unwrap()]);
@@ -49,12 +60,14 @@ fn a_machine_is_made_used_brought_back_and_deleted_by_somebody_with_a_browser() 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
 fn a_list_is_true_again_after_the_network_was_gone_and_a_hundred_objects_changed() {
+    let _turn = turn();
     browser(&Node::start(), "lost-connection").says(&[]);
 }
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
 fn sessions_end_servers_restart_and_foreign_pages_get_nothing() {
+    let _turn = turn();
     let mut node = Node::start();
     let mut story = browser(&node, "session").converse(&[]);
     story.hears_within("ready\n", PATIENCE);
@@ -69,11 +82,13 @@ fn sessions_end_servers_restart_and_foreign_pages_get_nothing() {
 #[test]
 #[ignore = "needs a browser: make test finds it"]
 fn five_thousand_machines_are_listed_scrolled_and_filtered() {
+    let _turn = turn();
     browser(&Node::start(), "many").says(&["5000"]);
 }
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
 fn every_page_is_accessible_in_light_in_dark_and_on_a_phone() {
+    let _turn = turn();
     browser(&Node::start(), "accessible").says(PAGES);
 }
