@@ -147,3 +147,75 @@ describe("a collection", () => {
     expect(subscriptions.connection.value).toBe("lost");
   });
 });
+
+describe("a collection that is left and entered again", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+    FakeSocket.all = [];
+  });
+  afterEach(() => void vi.useRealTimers());
+
+  it("does not take the end of what it left for the end of what it entered", async () => {
+    const list = vi.fn(() => Promise.resolve({ data: [], revision: "1" }));
+    const { collection, subscriptions } = setUp(list);
+    subscriptions.add({ resourceType: "other" }, { begin: () => {}, hear: () => {} });
+    const leave = collection.use();
+    last().onopen?.();
+    await settle();
+    leave();
+    collection.use();
+    await settle();
+    last().says("resource.stop");
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(list).toHaveBeenCalledTimes(2);
+    last().says("resource.stop");
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(list).toHaveBeenCalledTimes(3);
+  });
+
+  it("keeps what it hears while it is listed, and nothing that is older than the list", async () => {
+    let answer: (listed: { data: Thing[]; revision: string }) => void = () => {};
+    const { collection, names } = setUp(() => new Promise((resolve) => (answer = resolve)));
+    collection.use();
+    last().onopen?.();
+    answer({ data: [thing("a", "1")], revision: "1" });
+    await settle();
+    collection.begin();
+    const heard = (name: string, one: Thing) =>
+      last().onmessage?.({ data: JSON.stringify({ name, resourceType: "node", revision: one.metadata.resourceVersion, data: one }) });
+    heard("resource.change", thing("a", "9"));
+    heard("resource.create", thing("b", "3"));
+    heard("resource.remove", thing("c", "8"));
+    answer({ data: [thing("a", "5"), thing("b", "4"), thing("c", "4")], revision: "6" });
+    await settle();
+    expect(names()).toEqual(["a@9", "b@4"]);
+    heard("resource.change", thing("a", "7"));
+    await settle();
+    expect(names()).toEqual(["a@9", "b@4"]);
+  });
+
+  it("lists seldom what may be listed and not watched", async () => {
+    const list = vi.fn(() => Promise.resolve({ data: [], revision: "1" }));
+    const { collection } = setUp(list);
+    collection.use();
+    last().onopen?.();
+    for (let second = 0; second < 120; second += 1) {
+      await vi.advanceTimersByTimeAsync(1000);
+      const asked = last().sent.filter((one) => !one.stop).length;
+      if (asked > second) last().says("resource.stop");
+    }
+    expect(list.mock.calls.length).toBeLessThan(20);
+  });
+
+  it("opens no second connection while one is being opened", async () => {
+    const { collection, subscriptions } = setUp(() => Promise.resolve({ data: [], revision: "1" }));
+    collection.use();
+    last().onopen?.();
+    last().onclose?.();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(FakeSocket.all).toHaveLength(2);
+    subscriptions.hurry();
+    subscriptions.hurry();
+    expect(FakeSocket.all).toHaveLength(2);
+  });
+});

@@ -38,6 +38,8 @@ export class Collection<T extends Thing = Thing> implements Listener {
 
   /** Ahead of what is shown. */
   private things = new Map<string, T>();
+  /** What was heard while a list was on its way: the list may be older than it. */
+  private heard: Said[] = [];
   private users = 0;
   private remove: (() => void) | undefined;
   private listing: AbortController | undefined;
@@ -75,15 +77,17 @@ export class Collection<T extends Thing = Thing> implements Listener {
   }
 
   hear(said: Said) {
-    const thing = said.data as T;
     switch (said.name) {
       case "resource.create":
       case "resource.change":
-        this.things.set(thing.id, thing);
-        return this.show();
       case "resource.remove":
-        this.things.delete(thing.id);
+        if (this.listing) this.heard.push(said);
+        this.wait = FIRST_WAIT;
+        this.apply(said);
         return this.show();
+      case "resource.start":
+        this.wait = FIRST_WAIT;
+        return;
       case "resource.error":
         this.failure.value = (said.data as { error?: string } | undefined)?.error ?? "";
         return;
@@ -93,34 +97,51 @@ export class Collection<T extends Thing = Thing> implements Listener {
     }
   }
 
+  /** Nothing goes back: what is older than what is known changes nothing. */
+  private apply(said: Said) {
+    const thing = said.data as T;
+    const known = this.things.get(thing.id);
+    if (known !== undefined && isOlder(thing.metadata.resourceVersion, known.metadata.resourceVersion)) return;
+    if (said.name === "resource.remove") this.things.delete(thing.id);
+    else this.things.set(thing.id, thing);
+  }
+
   private async load() {
     this.listing?.abort();
     const listing = new AbortController();
     this.listing = listing;
+    this.heard = [];
     try {
       const listed = await this.list(this.path(), listing.signal);
       if (this.listing !== listing) return;
+      this.listing = undefined;
       const before = this.things;
       const now = new Map<string, T>();
       for (const thing of listed.data ?? []) {
         const known = before.get(thing.id);
-        const isSame = known !== undefined && known.metadata.resourceVersion === thing.metadata.resourceVersion;
-        now.set(thing.id, isSame && known.metadata.uid === thing.metadata.uid ? known : thing);
+        now.set(thing.id, known !== undefined && isSame(known, thing) ? known : thing);
       }
       this.things = now;
-      this.byId.value = new Map(now);
+      for (const said of this.heard) {
+        if (isOlder(listed.revision, said.revision ?? "")) this.apply(said);
+      }
+      this.heard = [];
+      this.byId.value = new Map(this.things);
       this.mayCreate.value = Object.keys(listed.createTypes ?? {}).length > 0;
       this.standing.value = "live";
       this.failure.value = "";
-      this.wait = FIRST_WAIT;
       this.subscriptions.listen(this.wish, listed.revision);
     } catch (why) {
       if (this.listing !== listing) return;
+      this.listing = undefined;
       this.failure.value = told(why);
       // What nobody may list stays so; what is not served does, too.
       const isFinal = why instanceof Refusal && [401, 403, 404].includes(why.status);
       this.standing.value = isFinal ? "failed" : this.standing.value === "loading" ? "loading" : "stale";
-      if (!isFinal) this.retry();
+      if (!isFinal) return this.retry();
+      // Who may not see it any more does not go on seeing how it was.
+      this.things = new Map();
+      this.byId.value = new Map();
     }
   }
 
@@ -156,4 +177,17 @@ export class Collection<T extends Thing = Thing> implements Listener {
     query.set("fieldSelector", `metadata.name=${isNamespaced ? second : first}`);
     return `${addressOf(resourceType, isNamespaced ? first : "")}?${query}`;
   }
+}
+
+/** Versions are numbers that grow; what is none is never older. */
+function isOlder(one: string, other: string): boolean {
+  return Number(one) < Number(other);
+}
+
+/** Also in what may be done with it, which depends on rights and on other objects. */
+function isSame(one: Thing, other: Thing): boolean {
+  const { metadata: here } = one;
+  const { metadata: there } = other;
+  const offers = (thing: Thing) => JSON.stringify([thing.actions, thing.links]);
+  return here.resourceVersion === there.resourceVersion && here.uid === there.uid && offers(one) === offers(other);
 }

@@ -25,8 +25,13 @@ export interface Options {
   /** Of the body; JSON if not said. */
   type?: string;
   signal?: AbortSignal;
+  /** Milliseconds until an answer that does not come is given up. */
+  patience?: number;
   headers?: Record<string, string>;
 }
+
+/** A network that swallows everything would keep a page waiting for ever. */
+const PATIENCE = 90_000;
 
 type Ended = () => void;
 let whenSessionEnds: Ended = () => {};
@@ -39,7 +44,12 @@ export function onSessionEnd(ended: Ended) {
 export async function ask<T = unknown>(method: string, path: string, options: Options = {}): Promise<T> {
   const response = await send(method, path, options);
   const text = await read(response);
-  return (text === "" ? undefined : JSON.parse(text)) as T;
+  if (text === "") return undefined as T;
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new Unreachable(words.errors.garbled(location.host));
+  }
 }
 
 export const get = <T>(path: string, signal?: AbortSignal) => ask<T>("GET", path, signal ? { signal } : {});
@@ -52,7 +62,8 @@ export const merge = <T>(path: string, body: unknown) => ask<T>("PATCH", path, {
 export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
   const init: RequestInit = { method, headers, credentials: "same-origin" };
-  if (options.signal) init.signal = options.signal;
+  const patience = AbortSignal.timeout(options.patience ?? PATIENCE);
+  init.signal = options.signal ? AbortSignal.any([options.signal, patience]) : patience;
   if (method !== "GET") headers["X-API-CSRF"] = csrfWord();
   if (options.body !== undefined) {
     headers["Content-Type"] = options.type ?? "application/json";

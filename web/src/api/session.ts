@@ -2,7 +2,7 @@
 
 import { computed, ref, shallowRef } from "vue";
 
-import { get, onSessionEnd, post, Refusal } from "./http";
+import { ask, onSessionEnd, post, Refusal } from "./http";
 
 export interface Person {
   id: string;
@@ -29,7 +29,7 @@ onSessionEnd(() => {
 /** Finds out whether this browser is signed in already. */
 export async function look(): Promise<void> {
   try {
-    const users = await get<Users>("/v3/users?me=true");
+    const users = await ask<Users>("GET", "/v3/users?me=true", { patience: 15_000 });
     const me = users.data[0];
     person.value = me && {
       id: me.id,
@@ -38,7 +38,8 @@ export async function look(): Promise<void> {
       mustChangePassword: me.mustChangePassword === true,
     };
   } catch (why) {
-    if (!(why instanceof Refusal)) throw why;
+    // A server that is busy or just starts refuses, too, and that says nothing about who is signed in.
+    if (!(why instanceof Refusal) || why.status !== 401) throw why;
     person.value = undefined;
   }
 }

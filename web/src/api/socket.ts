@@ -24,6 +24,8 @@ export interface Said {
   namespace?: string;
   id?: string;
   selector?: string;
+  /** The version that an event is about. */
+  revision?: string;
   data?: unknown;
 }
 
@@ -42,6 +44,10 @@ const keyOf = (one: Wish | Said) => [one.resourceType, one.namespace, one.id, on
 export class Subscriptions {
   readonly connection = ref<Connection>("closed");
   private readonly listeners = new Map<string, { wish: Wish; listener: Listener }>();
+  /** What the server was asked for on this connection and has not ended. */
+  private readonly asked = new Set<string>();
+  /** Ends that we asked for and that the server has yet to confirm: they are not the ends of what was asked for since. */
+  private readonly ending = new Map<string, number>();
   private socket: WebSocket | undefined;
   private wait = FIRST_WAIT;
   private again: ReturnType<typeof setTimeout> | undefined;
@@ -63,18 +69,23 @@ export class Subscriptions {
     return () => {
       if (this.listeners.get(key)?.listener !== listener) return;
       this.listeners.delete(key);
-      this.send({ ...wish, stop: true });
+      this.stop(wish);
       if (this.listeners.size === 0) this.close();
     };
   }
 
   /** Asks for events after a version that was listed. */
   listen(wish: Wish, resourceVersion: string) {
-    this.send({ ...wish, resourceVersion });
+    this.stop(wish);
+    if (this.send({ ...wish, resourceVersion })) this.asked.add(keyOf(wish));
   }
 
+  /** No more events of what was asked for; those on their way are heard as they come. */
   stop(wish: Wish) {
+    const key = keyOf(wish);
+    if (!this.asked.delete(key)) return;
     this.send({ ...wish, stop: true });
+    this.ending.set(key, (this.ending.get(key) ?? 0) + 1);
   }
 
   close() {
@@ -83,6 +94,7 @@ export class Subscriptions {
     this.again = undefined;
     const socket = this.socket;
     this.socket = undefined;
+    this.startOver();
     socket?.close();
     this.connection.value = "closed";
     this.wait = FIRST_WAIT;
@@ -90,7 +102,7 @@ export class Subscriptions {
 
   /** The browser says that the network is there again, or the page is looked at again. */
   hurry() {
-    if (this.connection.value !== "lost" || this.listeners.size === 0) return;
+    if (this.connection.value !== "lost" || this.listeners.size === 0 || this.socket !== undefined) return;
     this.wait = FIRST_WAIT;
     this.connect();
   }
@@ -117,6 +129,7 @@ export class Subscriptions {
       if (this.socket !== socket) return;
       this.listenForLife(socket);
       const said = JSON.parse(message.data) as Said;
+      if (said.name === "resource.stop" && this.isExpected(said)) return;
       this.listeners.get(keyOf(said))?.listener.hear(said);
     };
     socket.onclose = () => this.lost(socket);
@@ -126,6 +139,7 @@ export class Subscriptions {
     if (this.socket !== socket) return;
     clearTimeout(this.watchdog);
     socket.onopen = socket.onmessage = socket.onclose = null;
+    this.startOver();
     socket.close();
     this.connection.value = "lost";
     this.socket = undefined;
@@ -147,7 +161,23 @@ export class Subscriptions {
     this.watchdog = setTimeout(() => this.lost(socket), SILENCE);
   }
 
-  private send(message: object) {
-    if (this.socket !== undefined && this.connection.value === "open") this.socket.send(JSON.stringify(message));
+  private isExpected(said: Said): boolean {
+    const key = keyOf(said);
+    const count = this.ending.get(key) ?? 0;
+    if (count > 0) this.ending.set(key, count - 1);
+    else this.asked.delete(key);
+    return count > 0;
+  }
+
+  private startOver() {
+    this.asked.clear();
+    this.ending.clear();
+  }
+
+  /** Whether there was anybody to send it to. */
+  private send(message: object): boolean {
+    if (this.socket === undefined || this.connection.value !== "open") return false;
+    this.socket.send(JSON.stringify(message));
+    return true;
   }
 }

@@ -5,6 +5,7 @@ export const en = {
   errors: {
     unreachable: (host: string) => `${host} cannot be reached. Check that the node is up and that you are on its network; this page tries again by itself.`,
     brokenOff: (host: string) => `${host} broke off its answer. Try again.`,
+    garbled: (host: string) => `What ${host} answered is not what this page understands. Is something between it and you?`,
     refused: (status: number) => `The server refused (${status}).`,
     notFound: "There is no such page.",
     toOverview: "To the overview",
@@ -151,6 +152,13 @@ export const en = {
     manyHint: "With more than one, a number is added to the name.",
     hostname: "Name of the guest",
     beside: "What will be created. Change it here or in the form: each follows the other.",
+    shapes: {
+      empty: "it is empty",
+      kind: "kind must be VirtualMachine",
+      missing: (path: string) => `${path} is missing`,
+      map: (path: string) => `${path} must have fields of its own`,
+      list: (path: string) => `${path} must be a list of things with names`,
+    },
     badYaml: (why: string) => `This is not what a machine looks like: ${why}`,
     created: (count: number) => (count === 1 ? "The machine is created." : `${count} machines are created.`),
     partly: (made: number, wanted: number, why: string) => `${made} of ${wanted} machines are created; then it was refused: ${why}`,

@@ -1,10 +1,11 @@
 // Files on their way from this browser to a node. They go on while other pages are looked at, and after a line that broke: the node
 // says how much of a file it has, and the rest is sent.
 
-import { computed, reactive } from "vue";
+import { computed, reactive, watch } from "vue";
 
 import { csrfWord, get, post, refusalOf, told } from "@/api/http";
 import { addressOf, types } from "@/api/objects";
+import { person } from "@/api/session";
 import { complain, say } from "@/parts/toasts";
 import { words } from "@/words";
 
@@ -18,10 +19,10 @@ export interface Upload {
   isCancelled: boolean;
 }
 
-/** How often it is tried in a row, without a byte getting through, before it is given up. */
-const TRIES = 8;
-/** Milliseconds. */
-const PAUSE = 1500;
+/** Milliseconds: how long no byte may get through before it is given up. The node keeps what it has for ten minutes. */
+const PATIENCE = 9 * 60_000;
+const FIRST_PAUSE = 1000;
+const LONGEST_PAUSE = 15_000;
 
 export const uploads = reactive(new Map<string, Upload>());
 export const isUploading = computed(() => uploads.size > 0);
@@ -45,6 +46,7 @@ export async function begin(namespace: string, displayName: string, file: File):
   void carry(made.id, file);
 }
 
+/** Breaks it off. What the node has of it goes with its image. */
 export function cancel(id: string) {
   const upload = uploads.get(id);
   if (!upload) return;
@@ -52,24 +54,31 @@ export function cancel(id: string) {
   requests.get(id)?.abort();
 }
 
+/** Those of one person do not go on for the next. */
+watch(
+  () => person.value?.id,
+  () => [...uploads.keys()].forEach(cancel),
+);
+
 const place = (id: string) => `/v1/harvester/harvesterhci.io.virtualmachineimages/${id}`;
 
 async function carry(id: string, file: File) {
   const upload = uploads.get(id);
   if (!upload) return;
   try {
-    for (let left = TRIES; ; left -= 1) {
+    let pause = FIRST_PAUSE;
+    let moved = Date.now();
+    for (;;) {
       const from = upload.sent;
       const outcome = await send(upload, file);
-      if (upload.isCancelled) break;
-      if (outcome === "done") {
-        say(words.images.uploaded(upload.name));
-        break;
-      }
-      if (left <= 1) throw new Error(outcome.why);
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
-      upload.sent = await howFar(id);
-      if (upload.sent > from) left = TRIES + 1;
+      if (outcome === "done") return say(words.images.uploaded(upload.name));
+      if (upload.sent > from) [pause, moved] = [FIRST_PAUSE, Date.now()];
+      if (Date.now() - moved > PATIENCE) throw new Error(outcome.why);
+      do {
+        await new Promise((resolve) => setTimeout(resolve, pause));
+        pause = Math.min(pause * 2, LONGEST_PAUSE);
+        if (upload.isCancelled) return;
+      } while (!(await learnsHowFar(upload)) && Date.now() - moved < PATIENCE);
     }
   } catch (why) {
     if (!upload.isCancelled) complain(words.images.uploadFailed(upload.name, told(why)));
@@ -79,11 +88,13 @@ async function carry(id: string, file: File) {
   }
 }
 
-async function howFar(id: string): Promise<number> {
+/** Whether the node could be asked how much it has. What it does not say is not guessed: from the beginning would be all of it again. */
+async function learnsHowFar(upload: Upload): Promise<boolean> {
   try {
-    return (await get<{ offset: number }>(`${place(id)}/upload`)).offset;
+    upload.sent = (await get<{ offset: number }>(`${place(upload.id)}/upload`)).offset;
+    return true;
   } catch {
-    return 0;
+    return false;
   }
 }
 

@@ -5,6 +5,7 @@ import { parseDocument, stringify } from "yaml";
 
 import { CLAIMS, DESCRIPTION, type CloudInit, type Disk, type MachineSpec, SSH_NAMES } from "@/kinds/virtual-machine";
 import { quantity } from "@/parts/quantity";
+import { words } from "@/words";
 
 export interface Draft {
   apiVersion: string;
@@ -27,7 +28,7 @@ export interface Key {
 
 export interface Claim {
   metadata: { name: string; annotations?: Record<string, string> };
-  spec: { accessModes: string[]; volumeMode: string; storageClassName?: string; resources: { requests: { storage: string } } };
+  spec: { accessModes?: string[]; volumeMode?: string; storageClassName?: string; resources?: { requests?: { storage?: string } } };
 }
 
 const GIB = 2 ** 30;
@@ -35,6 +36,7 @@ const LEAST_DISK_GIB = 10;
 /** More than that does not fit into a machine and goes into a secret beside it. */
 export const INLINE_BYTES = 2048;
 const ROOT = "disk-0";
+const IMAGE_ID = "harvesterhci.io/imageId";
 const SEED = "cloudinitdisk";
 
 export function fresh(namespace: string): Draft {
@@ -66,13 +68,31 @@ export function fresh(namespace: string): Draft {
 
 const inside = (draft: Draft) => draft.spec.template.spec;
 
-/** What is wrong with something that was typed as YAML, before the server is asked. */
+const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+/** A list of things with names, or nothing. */
+const isListOfNamed = (value: unknown) => value === undefined || (Array.isArray(value) && value.every((one) => isMap(one) && typeof one.name === "string"));
+
+/** What is wrong with something that was typed as YAML, as far as this form would stumble over it; the rest is the server's to say. */
 export function misshapen(value: unknown): string | undefined {
-  const draft = value as Partial<Draft> | null;
-  if (typeof draft !== "object" || draft === null) return "it is empty";
-  if (draft.kind !== "VirtualMachine") return "kind must be VirtualMachine";
-  if (typeof draft.metadata !== "object" || draft.metadata === null) return "metadata is missing";
-  if (typeof draft.spec?.template?.spec?.domain?.devices !== "object") return "spec.template.spec.domain.devices is missing";
+  if (!isMap(value)) return words.vms.shapes.empty;
+  const { kind, metadata, spec } = value;
+  if (kind !== "VirtualMachine") return words.vms.shapes.kind;
+  if (!isMap(metadata)) return words.vms.shapes.missing("metadata");
+  if (typeof metadata.name !== "string") return words.vms.shapes.missing("metadata.name");
+  if (typeof metadata.namespace !== "string") return words.vms.shapes.missing("metadata.namespace");
+  if (metadata.annotations !== undefined && !isMap(metadata.annotations)) return words.vms.shapes.map("metadata.annotations");
+  const template = isMap(spec) ? spec.template : undefined;
+  const inner = isMap(template) ? template.spec : undefined;
+  const domain = isMap(inner) ? inner.domain : undefined;
+  const devices = isMap(domain) ? domain.devices : undefined;
+  if (!isMap(template) || !isMap(inner) || !isMap(domain) || !isMap(devices)) return words.vms.shapes.missing("spec.template.spec.domain.devices");
+  if (template.metadata !== undefined && !isMap(template.metadata)) return words.vms.shapes.map("spec.template.metadata");
+  for (const [path, list] of Object.entries({ volumes: inner.volumes, networks: inner.networks, "domain.devices.disks": devices.disks, "domain.devices.interfaces": devices.interfaces })) {
+    if (!isListOfNamed(list)) return words.vms.shapes.list(`spec.template.spec.${path}`);
+  }
+  for (const [path, map] of Object.entries({ cpu: domain.cpu, memory: domain.memory, firmware: domain.firmware, resources: domain.resources, features: domain.features })) {
+    if (map !== undefined && !isMap(map)) return words.vms.shapes.map(`spec.template.spec.domain.${path}`);
+  }
   return undefined;
 }
 
@@ -117,7 +137,8 @@ export const claimName = (machine: string, disk: string) => `${machine}-${disk}`
 export function claimsIn(draft: Draft): Claim[] {
   try {
     const read: unknown = JSON.parse(draft.metadata.annotations?.[CLAIMS] ?? "[]");
-    return Array.isArray(read) ? (read as Claim[]) : [];
+    const isClaim = (one: unknown): one is Claim => isMap(one) && isMap(one.metadata) && typeof one.metadata.name === "string" && isMap(one.spec);
+    return Array.isArray(read) && read.every(isClaim) ? read : [];
   } catch {
     return [];
   }
@@ -129,10 +150,10 @@ export function putClaims(draft: Draft, claims: Claim[]) {
   else delete annotations[CLAIMS];
 }
 
-export const imageOf = (draft: Draft) => claimsIn(draft)[0]?.metadata.annotations?.["harvesterhci.io/imageId"] ?? "";
+export const imageOf = (draft: Draft) => claimsIn(draft)[0]?.metadata.annotations?.[IMAGE_ID] ?? "";
 
 export function diskSizeOf(draft: Draft): number {
-  const size = quantity(claimsIn(draft)[0]?.spec.resources.requests.storage);
+  const size = quantity(claimsIn(draft)[0]?.spec.resources?.requests?.storage);
   return size === undefined ? LEAST_DISK_GIB : Math.ceil(size / GIB);
 }
 
@@ -143,13 +164,20 @@ export function setImage(draft: Draft, image: Image | undefined) {
   const claims = claimsIn(draft);
   const had = claims.length > 0;
   const size = Math.max(had ? diskSizeOf(draft) : LEAST_DISK_GIB, leastSize(image));
-  const root: Claim = {
-    metadata: { name: claims[0]?.metadata.name ?? claimName(draft.metadata.name, ROOT) },
-    spec: { accessModes: ["ReadWriteMany"], volumeMode: "Block", resources: { requests: { storage: `${size}Gi` } } },
+  const root: Claim = claims[0] ?? {
+    metadata: { name: claimName(draft.metadata.name, ROOT) },
+    spec: { accessModes: ["ReadWriteMany"], volumeMode: "Block" },
   };
+  setStorage(root, size);
+  // The class is the image's own; without one it is whatever the cluster takes.
+  const { [IMAGE_ID]: hadImage, ...annotations } = root.metadata.annotations ?? {};
   if (image !== undefined) {
-    root.metadata.annotations = { "harvesterhci.io/imageId": image.id };
+    root.metadata.annotations = { ...annotations, [IMAGE_ID]: image.id };
     root.spec.storageClassName = image.storageClass;
+  } else if (hadImage !== undefined) {
+    root.metadata.annotations = annotations;
+    if (Object.keys(annotations).length === 0) delete root.metadata.annotations;
+    delete root.spec.storageClassName;
   }
   putClaims(draft, [root, ...claims.slice(1)]);
   const { devices } = inside(draft).domain;
@@ -160,16 +188,21 @@ export function setImage(draft: Draft, image: Image | undefined) {
   const known = disks.find((one) => one.name === name);
   if (known === undefined || (known.cdrom !== undefined) !== (image?.isDisc ?? false)) {
     const bootOrder = known?.bootOrder ?? 1;
-    const disk: Disk = image?.isDisc ? { name, cdrom: { bus: "sata" }, bootOrder } : { name, disk: { bus: "virtio" }, bootOrder };
+    const { disk: _disk, cdrom: _cdrom, lun: _lun, ...rest } = known ?? { name };
+    const disk: Disk = image?.isDisc ? { ...rest, cdrom: { bus: "sata" }, bootOrder } : { ...rest, disk: { bus: "virtio" }, bootOrder };
     devices.disks = known ? disks.map((one) => (one === known ? disk : one)) : [disk, ...disks];
   }
   if (!volumes.some((one) => one.name === name)) inside(draft).volumes = [{ name, persistentVolumeClaim: { claimName: root.metadata.name } }, ...volumes];
 }
 
+function setStorage(claim: Claim, gibibytes: number) {
+  claim.spec.resources = { ...claim.spec.resources, requests: { ...claim.spec.resources?.requests, storage: `${gibibytes}Gi` } };
+}
+
 export function setDiskSize(draft: Draft, gibibytes: number) {
   const claims = claimsIn(draft);
   if (claims[0] === undefined) return;
-  claims[0].spec.resources.requests.storage = `${gibibytes}Gi`;
+  setStorage(claims[0], gibibytes);
   putClaims(draft, claims);
 }
 
@@ -182,8 +215,9 @@ export function setNetwork(draft: Draft, network: string) {
   const { domain, networks = [] } = inside(draft);
   const name = networks[0]?.name ?? "default";
   const interfaces = domain.devices.interfaces ?? [];
-  const first = network === "" ? { name, model: "virtio", masquerade: {} } : { name, model: "virtio", bridge: {} };
-  domain.devices.interfaces = [first, ...interfaces.slice(1)];
+  const { bridge: _bridge, masquerade: _masquerade, ...rest } = interfaces.find((one) => one.name === name) ?? { name, model: "virtio" };
+  const first = network === "" ? { ...rest, masquerade: {} } : { ...rest, bridge: {} };
+  domain.devices.interfaces = [first, ...interfaces.filter((one) => one.name !== name)];
   inside(draft).networks = [network === "" ? { name, pod: {} } : { name, multus: { networkName: network } }, ...networks.slice(1)];
 }
 
@@ -215,6 +249,8 @@ export const userDataOf = (draft: Draft) => seed(draft)?.userData ?? "";
 export const networkDataOf = (draft: Draft) => seed(draft)?.networkData ?? "";
 
 function put(draft: Draft, field: "userData" | "networkData", text: string) {
+  // A seed has its text from one place: what is written here replaces the secret that had it.
+  if (text !== "") delete makeSeed(draft)[field === "userData" ? "secretRef" : "networkDataSecretRef"];
   if (text !== "") makeSeed(draft)[field] = text;
   else if (seed(draft)) delete makeSeed(draft)[field];
   dropEmptySeed(draft);
@@ -225,7 +261,7 @@ export const setNetworkData = (draft: Draft, text: string) => put(draft, "networ
 
 export function keysOf(draft: Draft): string[] {
   try {
-    const read: unknown = JSON.parse(draft.metadata.annotations?.[SSH_NAMES] ?? "[]");
+    const read: unknown = JSON.parse(draft.spec.template.metadata?.annotations?.[SSH_NAMES] ?? "[]");
     return Array.isArray(read) ? read.filter((one): one is string => typeof one === "string") : [];
   } catch {
     return [];
@@ -234,7 +270,8 @@ export function keysOf(draft: Draft): string[] {
 
 /** The chosen keys are in the user data and named beside it; those that were put there by hand stay. */
 export function setKeys(draft: Draft, chosen: readonly string[], known: readonly Key[]) {
-  const annotations = (draft.metadata.annotations ??= {});
+  // On the template, where Harvester's clients and the server look for them.
+  const annotations = ((draft.spec.template.metadata ??= {}).annotations ??= {});
   if (chosen.length > 0) annotations[SSH_NAMES] = JSON.stringify(chosen);
   else delete annotations[SSH_NAMES];
   const ours = new Set(known.map((key) => key.publicKey.trim()));
@@ -274,8 +311,10 @@ export function setFirmware(draft: Draft, firmware: Firmware) {
   const { domain } = inside(draft);
   const features = { ...(domain.features as Record<string, unknown> | undefined) };
   delete features.smm;
-  if (firmware === "bios") delete domain.firmware;
-  else domain.firmware = { ...domain.firmware, bootloader: { efi: { secureBoot: firmware === "secureBoot" } } };
+  const { bootloader, ...rest } = domain.firmware ?? {};
+  if (firmware !== "bios") domain.firmware = { ...rest, bootloader: { efi: { ...bootloader?.efi, secureBoot: firmware === "secureBoot" } } };
+  else if (Object.keys(rest).length > 0) domain.firmware = rest;
+  else delete domain.firmware;
   if (firmware === "secureBoot") features.smm = { enabled: true };
   if (Object.keys(features).length > 0) domain.features = features;
   else delete domain.features;
@@ -297,8 +336,8 @@ export interface Made {
   secret?: { apiVersion: string; kind: string; metadata: { name: string; namespace: string; labels: Record<string, string> }; stringData: Record<string, string> };
 }
 
-/** The `number`th of `count` machines. */
-export function made(draft: Draft, number: number, count: number): Made {
+/** The `number`th of `count` machines. `mark` makes the name of what is made beside it one that nothing else has. */
+export function made(draft: Draft, number: number, count: number, mark: string): Made {
   const vm = structuredClone(draft);
   if (count > 1) {
     const width = String(count).length;
@@ -308,7 +347,7 @@ export function made(draft: Draft, number: number, count: number): Made {
   const { userData = "", networkData = "" } = cloudInit ?? {};
   const isLarge = [userData, networkData].some((text) => new TextEncoder().encode(text).length > INLINE_BYTES);
   if (!cloudInit || !isLarge) return { vm };
-  const name = `${vm.metadata.name}-cloud-init`;
+  const name = `${vm.metadata.name}-cloud-init-${mark}`;
   const stringData: Record<string, string> = {};
   if (userData !== "") {
     stringData.userdata = userData;

@@ -44,7 +44,7 @@ describe("a draft from a template", () => {
     setName(draft, "web");
     expect(claimsIn(draft).map((one) => one.metadata.name)).toEqual(["web-cdrom-disk", "web-rootdisk"]);
     expect(draft.spec.template.spec.volumes?.map((one) => one.persistentVolumeClaim?.claimName)).toEqual(["web-cdrom-disk", "web-rootdisk", "somebody-elses"]);
-    expect(made(draft, 2, 3).vm.spec.template.spec.volumes?.[1]?.persistentVolumeClaim?.claimName).toBe("web-2-rootdisk");
+    expect(made(draft, 2, 3, "x").vm.spec.template.spec.volumes?.[1]?.persistentVolumeClaim?.claimName).toBe("web-2-rootdisk");
   });
 
   it("leaves behind what was one machine's own", () => {
