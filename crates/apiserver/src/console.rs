@@ -22,14 +22,16 @@ const MISSING: &str = "This sheaf was built without its web console. To build on
 
 /// What is asked of the console at `path`, if anything.
 pub(crate) fn answer(parts: &Parts, path: &str) -> Option<Result<ApiResponse, ApiError>> {
+    let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
     let file = match path {
-        "/" if wants_a_page(&parts.headers) => return Some(Ok(found_at(ROOT))),
-        "/dashboard" => return Some(Ok(found_at(ROOT))),
+        "/" if only_reads && wants_a_page(&parts.headers) => return Some(Ok(found_at(ROOT))),
+        "/dashboard" => "",
         path => path.strip_prefix(ROOT)?,
     };
-    Some(match parts.method {
-        Method::GET | Method::HEAD => Ok(serve(&parts.headers, file)),
-        _ => Err(ApiError::method_not_allowed()),
+    Some(match only_reads {
+        true if path == "/dashboard" => Ok(found_at(ROOT)),
+        true => Ok(serve(&parts.headers, file)),
+        false => Err(ApiError::method_not_allowed()),
     })
 }
 
@@ -106,6 +108,7 @@ fn digest(bytes: &[u8]) -> String {
 
 fn found_at(place: &'static str) -> ApiResponse {
     let mut response = respond::nothing(success::FOUND);
+    guard(response.headers_mut());
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(place));
     response
 }
@@ -134,6 +137,7 @@ mod tests {
         );
         assert!(asked(Method::GET, "/", &[("accept", "application/json")]).is_none());
         assert!(asked(Method::GET, "/", &[]).is_none());
+        assert!(asked(Method::POST, "/", &[html]).is_none());
         assert!(asked(Method::GET, "/api/v1", &[html]).is_none());
         assert!(asked(Method::GET, "/dashboards", &[html]).is_none());
         assert_eq!(asked(Method::GET, "/dashboard", &[]).unwrap().unwrap().status().as_u16(), 302);
@@ -141,7 +145,9 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_to_it_and_no_page_goes_out_unguarded() {
-        assert_eq!(asked(Method::POST, "/dashboard/", &[]).unwrap().err().unwrap().code().as_u16(), 405);
+        for path in ["/dashboard", "/dashboard/", "/dashboard/vms"] {
+            assert_eq!(asked(Method::POST, path, &[]).unwrap().err().unwrap().code().as_u16(), 405, "{path}");
+        }
         for path in ["/dashboard/", "/dashboard/vms", "/dashboard/assets/none.js"] {
             let response = asked(Method::GET, path, &[]).unwrap().unwrap();
             let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();

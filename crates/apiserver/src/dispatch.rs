@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, request::Parts};
+use http::{HeaderValue, Method, Request, header, request::Parts};
 use http_body_util::Full;
 use serde_json::json;
 use sheaf_resources::{
@@ -85,7 +85,10 @@ impl ApiServer {
             Ok(response) => (response, None),
             Err(why) => (told(&why, &target, &query), Some(why)),
         };
-        let response = trail.finish(self, response, error.as_ref()).await;
+        let mut response = trail.finish(self, response, error.as_ref()).await;
+        // What somebody uploaded is handed out from the same origin as the console, and must not pass for a script of it.
+        let plain = HeaderValue::from_static("nosniff");
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, plain);
         let labels = RequestLabels { code: response.status().as_u16().into(), ..labels };
         self.metrics.request_ended(labels, began.elapsed());
         response

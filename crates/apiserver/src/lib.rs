@@ -28,6 +28,7 @@ pub mod machines;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
+mod outlasting;
 mod quota;
 mod rancher;
 pub mod registry;

@@ -8,7 +8,7 @@ use sheaf_resources::{
         network_attachment_definition::CLUSTER_NETWORK_LABEL,
         setting,
         virtual_machine::{
-            EJECTED_CLAIMS_ANNOTATION,
+            EJECTED_CLAIMS_ANNOTATION, REMOVED_CLAIMS_ANNOTATION,
             admission::{MachineDefaults, Overcommit, Surroundings, complete, reserved_by_ratio},
             names_in,
         },
@@ -43,17 +43,19 @@ impl ApiServer {
 
     /// What a machine says is to be deleted, a controller deletes that may do everything: whoever says so must be allowed to.
     fn admit_ejection(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
-        let noted = |vm: &Value| {
-            vm["metadata"]["annotations"][EJECTED_CLAIMS_ANNOTATION].as_str().unwrap_or_default().to_owned()
-        };
-        let (now, before) = (noted(new), old.map(noted).unwrap_or_default());
         let namespace = call.request.namespace.as_str();
-        for name in names_in(&now).filter(|name| !names_in(&before).any(|known| known == *name)) {
-            let (verb, resource) = ("delete", "persistentvolumeclaims");
-            let asked = Attributes { verb, resource, namespace, name, ..Attributes::default() };
-            if !self.authorizer.authorize(call.user, &asked).is_allowed() {
-                let why = format!("user {:?} may not have the claim {name} deleted", call.user.name);
-                return Err(ApiError::refused(call.named(), &call.request.name, why));
+        for annotation in [EJECTED_CLAIMS_ANNOTATION, REMOVED_CLAIMS_ANNOTATION] {
+            let noted = |vm: &Value| {
+                vm["metadata"]["annotations"][annotation].as_str().unwrap_or_default().to_owned()
+            };
+            let (now, before) = (noted(new), old.map(noted).unwrap_or_default());
+            for name in names_in(&now).filter(|name| !names_in(&before).any(|known| known == *name)) {
+                let (verb, resource) = ("delete", "persistentvolumeclaims");
+                let asked = Attributes { verb, resource, namespace, name, ..Attributes::default() };
+                if !self.authorizer.authorize(call.user, &asked).is_allowed() {
+                    let why = format!("user {:?} may not have the claim {name} deleted", call.user.name);
+                    return Err(ApiError::refused(call.named(), &call.request.name, why));
+                }
             }
         }
         Ok(())

@@ -63,11 +63,18 @@ impl ApiServer {
         let agent = self.stream_from_agent(&Place::of(instance)?, &what).await?;
 
         let stopping = self.stopping.subscribe();
+        let out = self.until_out(call.user);
         let (until_end, ending) = UntilEnd::new();
         tokio::spawn(async move {
-            match upgrade.await {
-                Ok(client) => websocket::bridge(TokioIo::new(client), agent, framing, stopping).await,
-                Err(why) => tracing::debug!(%why, "a client left before its stream began"),
+            let passing = async {
+                match upgrade.await {
+                    Ok(client) => websocket::bridge(TokioIo::new(client), agent, framing, stopping).await,
+                    Err(why) => tracing::debug!(%why, "a client left before its stream began"),
+                }
+            };
+            match out {
+                Some(out) => tokio::select! { biased; () = out => {}, () = passing => {} },
+                None => passing.await,
             }
             drop((permit, ending));
         });

@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use serde_json::json;
 use sheaf_resources::field_error::{FieldError, FieldPath};
 use tokio::{
@@ -121,9 +122,13 @@ impl ApiServer {
             _open: self.metrics.watch_opened(),
         };
         // Boxed, because each piece moves it.
-        Ok(respond::stream(futures::stream::unfold(Box::new(follower), |mut follower| async move {
+        let pieces = futures::stream::unfold(Box::new(follower), |mut follower| async move {
             follower.next_piece().await.map(|piece| (piece, follower))
-        })))
+        });
+        Ok(match self.until_out(call.user) {
+            Some(out) => respond::stream(pieces.take_until(Box::pin(out))),
+            None => respond::stream(pieces),
+        })
     }
 
     async fn watch_start(&self, call: &Call<'_>) -> Result<Start, ApiError> {

@@ -12,11 +12,13 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use http::Method;
+use http::{Method, Request};
+use http_body_util::{BodyStream, Full};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use sheaf_apiserver::dispatch::Peer;
 use sheaf_store::{Entry, Page, Range, Revision, Store, StoreError, Transaction, Watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     house::{House, MAPS},
@@ -211,4 +213,24 @@ async fn a_token_for_a_name_that_nobody_has_waits_for_nobody() {
     bind(&house, "anna", "cluster-admin").await;
     join(&house, "anna").await;
     assert_eq!(bearing(&house, &bearer, Method::GET, MAPS, Value::Null).await.code, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_session_that_opened_it() {
+    let house = House::new().await;
+    let anna = join_admin(&house, "anna").await;
+    let request = Request::builder()
+        .uri(format!("{MAPS}?watch=1"))
+        .header("authorization", format!("Bearer {anna}"))
+        .body(Full::new(Bytes::new()))
+        .unwrap();
+    let response = house.server.handle(request, &Peer::default()).await;
+    assert_eq!(response.status(), 200);
+    let mut pieces = BodyStream::new(response.into_body());
+    house.post(MAPS, json!({"metadata": {"name": "seen"}})).await.ok();
+    assert!(pieces.next().await.is_some());
+    assert!(timeout(Duration::from_secs(60), pieces.next()).await.is_err(), "it goes on while they are in");
+    bearing(&house, &anna, Method::POST, "/v3/tokens?action=logout", json!({})).await;
+    let to_its_end = async { while pieces.next().await.is_some() {} };
+    timeout(Duration::from_secs(60), to_its_end).await.expect("and no longer");
 }

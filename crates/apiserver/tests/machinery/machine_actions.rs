@@ -270,6 +270,28 @@ async fn a_disc_is_put_into_a_drive_and_taken_out_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_has_a_claim_deleted_by_a_note_who_may_not_delete_it() {
+    let (mut house, _) = house().await;
+    house.post(MACHINES, machine("m")).await.ok();
+    let rules =
+        json!([{"apiGroups": ["kubevirt.io"], "resources": ["virtualmachines"], "verbs": ["get", "patch"]}]);
+    allow(&house, "default", "machines", rules).await;
+    let admin = std::mem::replace(&mut house.user, jo());
+    for annotation in ["sheaf.io/ejected-claims", "harvesterhci.io/removedPersistentVolumeClaims"] {
+        let note = json!({"metadata": {"annotations": {annotation: "somebodys"}}});
+        let refused = house.patch(&format!("{MACHINES}/m"), "merge-patch", note).await;
+        assert_eq!(refused.code, 403, "{annotation}");
+        assert!(refused.message().contains("may not have the claim somebodys deleted"), "{annotation}");
+    }
+    let jo = std::mem::replace(&mut house.user, admin);
+    let rules = json!([{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["delete"]}]);
+    allow(&house, "default", "claims", rules).await;
+    house.user = jo;
+    let note = json!({"metadata": {"annotations": {"harvesterhci.io/removedPersistentVolumeClaims": "own"}}});
+    house.patch(&format!("{MACHINES}/m"), "merge-patch", note).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
 async fn interfaces_and_processors_come_to_a_machine_that_runs() {
     let (house, _) = house().await;
     let mut grows = machine("m");
