@@ -75,7 +75,8 @@ fn no_more_of_a_disk_is_promised_than_the_setting_lets_and_who_is_refused_is_tol
     {
         assert!(told.contains(words), "{words}: {told}");
     }
-    assert_eq!((phase(&farm, "fits"), phase(&farm, "waits")), ("Bound".into(), "Pending".into()));
+    patience::until("the other to be bound", || (phase(&farm, "fits") == "Bound").then_some(()));
+    assert_eq!(phase(&farm, "waits"), "Pending");
     let larger = json!({"spec": {"resources": {"requests": {"storage": "300Mi"}}}}).to_string();
     let refused = api.patch(&format!("{CLAIMS}/fits"), "merge", &larger);
     assert_eq!(refused.code, 422, "{}", refused.text());
