@@ -33,6 +33,9 @@ async function judge(house, name, scheme, width) {
   const found = await page.evaluate((tags) => globalThis.axe.run(document, { runOnly: tags }), wanted);
   const wrong = found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 4).join(", ")}`);
   holds(`${name} is accessible, ${scheme}, ${width} wide`, wrong.length === 0, wrong);
-  const overflows = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth + 1);
+  const overflows = await page.evaluate(() => {
+    const main = document.querySelector("main");
+    return document.documentElement.scrollWidth > innerWidth + 1 || (main !== null && main.scrollWidth > main.clientWidth + 1);
+  });
   holds(`and nothing of ${name} lies beyond the edge`, !overflows);
 }
