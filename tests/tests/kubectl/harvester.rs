@@ -95,14 +95,14 @@ fn an_uplink_says_why_it_cannot_be_and_goes_when_it_is_deleted() {
     let table = kubectl.says(&["get", "vc", "--no-headers"]);
     assert_eq!(table.split_whitespace().take(3).collect::<Vec<_>>(), ["one", "lab", "the"]);
     let message = "jsonpath={.items[*].status.conditions[0].message}";
-    let of_it = ["get", "vs", "-l", "network.harvesterhci.io/vlanconfig=one", "-o", message];
+    let of_it = ["get", "vss", "-l", "network.harvesterhci.io/vlanconfig=one", "-o", message];
     until("the node says so", || {
         kubectl.says(&of_it).contains("this node has no NIC no-such-nic0").then_some(())
     });
     let refused = kubectl.complains(&["delete", "cn", "lab"]);
     assert!(refused.contains("vlanconfig(s) one under this clusternetwork are still existing"), "{refused}");
     kubectl.says(&["delete", "vc", "one", "--timeout=60s"]);
-    assert_eq!(kubectl.says(&["get", "vs", "--no-headers", "--ignore-not-found"]), "");
+    assert_eq!(kubectl.says(&["get", "vss", "--no-headers", "--ignore-not-found"]), "");
     kubectl.says(&["delete", "cn", "lab"]);
     let rule = kubectl.says(&["get", "lm", "nic", "-o", "jsonpath={.spec.targetLinkRule.typeRule}"]);
     assert_eq!(rule, "device");

@@ -262,6 +262,6 @@ async fn kubectl_shows_what_the_original_shows() {
         all.iter().find(|one| one["name"] == plural).unwrap()["shortNames"].clone()
     };
     assert_eq!(short("vlanconfigs"), json!(["vc", "vcs"]));
-    assert_eq!(short("vlanstatuses"), json!(["vs", "vss"]));
+    assert_eq!(short("vlanstatuses"), json!(["vss"]));
     assert_eq!(short("linkmonitors"), json!(["lm", "lms"]));
 }

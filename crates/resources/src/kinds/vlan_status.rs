@@ -73,7 +73,8 @@ impl VlanStatusStatus {
 pub fn kind() -> Kind {
     Kind::of_type::<VlanStatus>(VLAN_STATUSES)
         .cluster_scoped()
-        .short(&["vs", "vss"])
+        // Harvester's has `vs`, too, which kubectl then takes from volume snapshots.
+        .short(&["vss"])
         .columns(vec![
             name_column(),
             Column::computed("CLUSTERNETWORK", |status, _| status["status"]["clusterNetwork"].clone()),
