@@ -1,7 +1,7 @@
 // Files on their way from this browser to a node. They go on while other pages are looked at, and after a line that broke: the node
 // says how much of a file it has, and the rest is sent.
 
-import { computed, reactive, watch } from "vue";
+import { reactive, watch } from "vue";
 
 import { csrfWord, get, post, refusalOf, told } from "@/api/http";
 import { addressOf, types } from "@/api/objects";
@@ -25,7 +25,6 @@ const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 15_000;
 
 export const uploads = reactive(new Map<string, Upload>());
-export const isUploading = computed(() => uploads.size > 0);
 const requests = new Map<string, XMLHttpRequest>();
 
 addEventListener("beforeunload", (event) => {

@@ -2,7 +2,7 @@
 
 import { ask, post, told } from "@/api/http";
 import { addressOf, types } from "@/api/objects";
-import { claimsOf, type VirtualMachine } from "@/kinds/virtual-machine";
+import type { VirtualMachine } from "@/kinds/virtual-machine";
 import type { MenuItem } from "@/parts/ActionMenu.vue";
 import { complain, say } from "@/parts/toasts";
 import { words } from "@/words";
@@ -43,5 +43,3 @@ export async function removeMachine(vm: VirtualMachine, disks: string[]): Promis
   const query = new URLSearchParams(disks.map((disk) => ["removedDisks", disk]));
   await ask("DELETE", `${addressOf(types.virtualMachine, vm.id)}${disks.length > 0 ? `?${query}` : ""}`);
 }
-
-export const disksOf = (vm: VirtualMachine) => claimsOf(vm);
