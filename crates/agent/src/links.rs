@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Everything is looked at together: there are few of each. What is on the host is found there; all that is kept in memory
-//! is when something last went wrong, so that it is not tried without end, and what the kernel can do.
+//! is when something last went wrong, so that it is not tried without end, and what the kernel can do. By which NICs the node
+//! is reached, or was, is written on the Node before any of them could be taken for something else.
 //! Stopped at any point, the next pass carries on with what it finds.
 
 mod monitors;
 mod uplinks;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -31,8 +32,8 @@ use sheaf_network::{
     uplinks::{KernelAbilities, Uplinks},
 };
 use sheaf_planner::{
-    link::{Bond, Link},
-    uplink::Wish,
+    link::{Bond, Link, own_links},
+    uplink::{OWN_NICS_ANNOTATION, Wish},
 };
 use sheaf_resources::kinds::{
     link_monitor::{LINK_MONITORS, LinkMonitor},
@@ -61,6 +62,11 @@ enum LinksError {
     Api(#[from] kube::Error),
     #[error("the links of this node cannot be looked at")]
     Look(#[from] sheaf_network::LinkError),
+    #[error(
+        "the annotation {OWN_NICS_ANNOTATION} of this node cannot be read, so nobody knows which NICs are its own: mend it or \
+         remove it; no uplink is touched meanwhile"
+    )]
+    OwnNics(#[source] serde_json::Error),
 }
 
 /// Runs until dropped, which leaves everything on the host as it is.
@@ -144,6 +150,10 @@ struct Keeper {
     /// None until somebody wants an uplink.
     abilities: Option<KernelAbilities>,
     failed: BTreeMap<String, Failed>,
+    /// NICs that did not do what they were told, what went wrong, and when.
+    troubles: BTreeMap<String, (String, Instant)>,
+    /// NICs by which the node is or was reached, and why that is known.
+    own_nics: BTreeMap<String, String>,
 }
 
 impl Keeper {
@@ -158,6 +168,8 @@ impl Keeper {
             uplinks: Uplinks::of(names),
             abilities: None,
             failed: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            own_nics: BTreeMap::new(),
         }
     }
 
@@ -169,6 +181,7 @@ impl Keeper {
     /// Looks at everything once and acts.
     async fn pass(&mut self) -> Result<(), LinksError> {
         let node = self.nodes.get(&self.node).await?;
+        self.remember_own_nics(&node).await?;
         let labels = node.metadata.labels.unwrap_or_default();
         let everything = ListParams::default();
         let configs = self.configs.list(&everything).await?.items;
@@ -185,7 +198,50 @@ impl Keeper {
 
     async fn look(&self) -> Result<Vec<Link>, LinksError> {
         let found = interfaces::look().await?;
-        Ok(found.into_iter().map(|found| in_planner_words(&self.uplinks, found)).collect())
+        let mut links: Vec<Link> =
+            found.into_iter().map(|found| in_planner_words(&self.uplinks, found)).collect();
+        for link in &mut links {
+            link.own = self.own_nics.get(&link.name).cloned();
+            let trouble = self.troubles.get(&link.name).filter(|(_, at)| at.elapsed() < uplinks::LET_BE);
+            link.trouble = trouble.map(|(why, _)| why.clone());
+        }
+        Ok(links)
+    }
+
+    /// What a NIC is to the node may not be seen when it counts: a link that flaps has no route, and a lease that ran out leaves
+    /// no address. So it is written down when it is seen, and only a person takes it back.
+    async fn remember_own_nics(&mut self, node: &Node) -> Result<(), LinksError> {
+        let known = node.metadata.annotations.as_ref().and_then(|all| all.get(OWN_NICS_ANNOTATION));
+        let mut known: BTreeMap<String, String> = match known {
+            Some(text) => serde_json::from_str(text).map_err(LinksError::OwnNics)?,
+            None => BTreeMap::new(),
+        };
+        let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        let addresses: Vec<IpAddr> = addresses.filter_map(|one| one.address.parse().ok()).collect();
+        // Without what was remembered, which must not be what it is remembered by.
+        self.own_nics.clear();
+        let links = self.look().await?;
+        let mut is_new = false;
+        for (name, why) in own_links(&links, &addresses) {
+            let is_nic =
+                links.iter().any(|link| link.name == name && link.kind != "bridge" && link.kind != "bond");
+            if is_nic && !known.contains_key(&name) {
+                tracing::info!(
+                    nic = name,
+                    why,
+                    "this NIC is the node's own, and no uplink will be made of it"
+                );
+                known.insert(name, why);
+                is_new = true;
+            }
+        }
+        if is_new {
+            let text = serde_json::to_string(&known).unwrap_or_default();
+            let change = Patch::Merge(json!({"metadata": {"annotations": {OWN_NICS_ANNOTATION: text}}}));
+            self.nodes.patch(&self.node, &api::patching(), &change).await?;
+        }
+        self.own_nics = known;
+        Ok(())
     }
 
     /// Writes those labels of this node that differ; a null takes one away.
@@ -212,6 +268,9 @@ fn in_planner_words(uplinks: &Uplinks, found: Interface) -> Link {
         controller: found.controller,
         below: found.below,
         addresses: found.addresses,
+        default_route: found.default_route,
+        own: None,
+        trouble: None,
         vlan_filtering: found.vlan_filtering,
         bond: found.bond.map(|(mode, miimon)| Bond { mode, miimon }),
         name: found.name,

@@ -273,6 +273,54 @@ fn the_nic_that_carries_the_nodes_address_is_never_taken() {
 }
 
 #[test]
+fn the_nic_that_the_node_was_reached_by_is_never_taken_either() {
+    let Some(place) = Place::new() else { return };
+    place.ip("addr add 198.51.100.1/24 dev eth1");
+    place.ip("link set eth1 up");
+    place.ip("route add default via 192.0.2.254 dev eth0");
+    let before = place.links();
+    let annotation = "sheaf.io/own-nics";
+    place.tell(async |kubectl| {
+        let noted = |node: &Value| -> Value {
+            let text = node["metadata"]["annotations"][annotation].as_str().unwrap_or("{}");
+            serde_json::from_str(text).unwrap()
+        };
+        let is_noted =
+            |nic: &'static str| move |found: Option<&Value>| noted(found.unwrap())[nic].is_string();
+        let node = until(kubectl, NODE, is_noted("eth0")).await.unwrap();
+        let why = "the default route of this node goes over it";
+        assert_eq!(noted(&node), json!({"eth0": why}), "and none of the others");
+        let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "198.51.100.1"}]}});
+        kubectl.patch(&format!("{NODE}/status"), &address).await;
+        until(kubectl, NODE, is_noted("eth1")).await;
+        // The lease is over and the cable is out: nothing is to be seen of it any more.
+        for nic in ["eth0", "eth1"] {
+            place.ip(&format!("addr flush dev {nic}"));
+            place.ip(&format!("link set {nic} down"));
+        }
+        cluster_network(kubectl).await;
+        for (nic, why) in [("eth0", why), ("eth1", "the address 198.51.100.1 of this node is on it")] {
+            match nic {
+                "eth0" => drop(kubectl.create(CONFIGS, &config(&[nic], 1500)).await),
+                _ => drop(
+                    kubectl
+                        .patch(&format!("{CONFIGS}/a"), &json!({"spec": {"uplink": {"nics": [nic]}}}))
+                        .await,
+                ),
+            }
+            let status = said(kubectl, &format!("{nic} is the node's own: {why}")).await;
+            assert_eq!(condition(&status).0, "False");
+            assert_eq!(place.links(), before);
+        }
+        // Whoever says that it is not gets it.
+        let free = json!({"metadata": {"annotations": {annotation: json!({"eth0": why}).to_string()}}});
+        kubectl.patch(&format!("{NODE}/status"), &json!({"status": {"addresses": []}})).await;
+        kubectl.patch(NODE, &free).await;
+        until(kubectl, &status_path(), |found| condition(found.unwrap()).0 == "True").await;
+    });
+}
+
+#[test]
 fn two_nics_are_bonded_where_the_kernel_can_and_refused_whole_where_it_cannot() {
     let Some(place) = Place::new() else { return };
     let before = place.links();
@@ -290,6 +338,16 @@ fn two_nics_are_bonded_where_the_kernel_can_and_refused_whole_where_it_cannot() 
         for nic in ["eth1", "eth2"] {
             assert!(place.ip(&format!("link show {nic}")).contains("master lab-bo"), "{nic}");
         }
+        // One of them goes and comes back; the other one carries on.
+        place.ip("link del eth2");
+        let status = said(kubectl, "eth2 is left out: this node has no NIC eth2").await;
+        assert_eq!(condition(&status).0, "True");
+        assert!(place.ip("link show eth1").contains("master lab-bo"));
+        place.ip("link add eth2 type veth peer name far-eth2");
+        place.ip("link set far-eth2 up");
+        let is_whole = |found: Option<&Value>| !condition(found.unwrap()).1.contains("eth2");
+        until(kubectl, &status_path(), is_whole).await;
+        assert!(place.ip("link show eth2").contains("master lab-bo"));
         kubectl.delete(&format!("{CONFIGS}/a"), "Background").await;
         until(kubectl, &format!("{CONFIGS}/a"), |found| found.is_none()).await;
         assert_eq!(place.links(), before);

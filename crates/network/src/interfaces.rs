@@ -51,6 +51,8 @@ pub struct Interface {
     pub below: Option<u32>,
     /// Those that are valid beyond its own link.
     pub addresses: Vec<IpAddr>,
+    /// Whether what has no other route leaves by it.
+    pub default_route: bool,
     /// Of a bridge: whether it tells VLANs apart; none where the kernel cannot.
     pub vlan_filtering: Option<bool>,
     /// Of a bond: its mode as the kernel writes it, and how often it looks for carriers in milliseconds.
@@ -66,8 +68,10 @@ pub async fn look() -> Result<Vec<Interface>, LinkError> {
             addresses.entry(message.header.index).or_default().push(address);
         }
     }
+    let ways_out = links.default_route_indexes().await?;
     let mut found: Vec<Interface> = links.messages().await?.into_iter().map(read).collect();
     for interface in &mut found {
+        interface.default_route = ways_out.contains(&interface.index);
         interface.addresses = addresses.remove(&interface.index).unwrap_or_default();
     }
     found.sort_by_key(|interface| interface.index);

@@ -4,15 +4,20 @@
 //! call or two, belongs to the network namespace of the thread that opened it, and can
 //! never be found broken.
 
-use std::{collections::BTreeSet, io, net::Ipv4Addr};
+use std::{
+    collections::BTreeSet,
+    io,
+    net::{Ipv4Addr, Ipv6Addr},
+};
 
 use futures::TryStreamExt as _;
 use rtnetlink::{
-    AddressMessageBuilder, Handle,
+    AddressMessageBuilder, Handle, RouteMessageBuilder,
     packet_route::{
         address::{AddressAttribute, AddressMessage},
         link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
         neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
+        route::{RouteAttribute, RouteMessage, RouteType},
     },
 };
 use rustix::io::Errno;
@@ -108,6 +113,23 @@ impl Links {
     pub async fn address_messages(&self) -> Result<Vec<AddressMessage>, LinkError> {
         let found = self.handle.address().get().execute();
         found.try_collect().await.map_err(|source| refused("list the addresses of", "all interfaces", source))
+    }
+
+    /// The interfaces that what has no other route leaves by, in both families.
+    pub async fn default_route_indexes(&self) -> Result<BTreeSet<u32>, LinkError> {
+        let mut indexes = BTreeSet::new();
+        let families =
+            [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()];
+        for family in families {
+            let found = self.handle.route().get(family).execute();
+            let routes: Vec<RouteMessage> = match found.try_collect().await {
+                // A kernel without one of them.
+                Err(why) if is(&why, Errno::OPNOTSUPP) || is(&why, Errno::AFNOSUPPORT) => continue,
+                found => found.map_err(|source| refused("list the routes of", "this host", source))?,
+            };
+            routes.iter().for_each(|route| indexes.extend(default_route_by(route)));
+        }
+        Ok(indexes)
     }
 
     /// Makes an interface. One that is already there is left as it is.
@@ -215,6 +237,19 @@ impl Links {
 
 fn is(why: &rtnetlink::Error, errno: Errno) -> bool {
     matches!(why, rtnetlink::Error::NetlinkError(message) if message.raw_code() == -errno.raw_os_error())
+}
+
+/// The interfaces that a route leads to everywhere by; none if it leads elsewhere, or nowhere.
+fn default_route_by(route: &RouteMessage) -> Vec<u32> {
+    if route.header.destination_prefix_length != 0 || route.header.kind != RouteType::Unicast {
+        return Vec::new();
+    }
+    let hops = route.attributes.iter().flat_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => vec![*index],
+        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
+        _ => Vec::new(),
+    });
+    hops.collect()
 }
 
 fn refused(attempted: &'static str, name: &str, source: rtnetlink::Error) -> LinkError {

@@ -12,8 +12,10 @@
 //!
 //! - One step per call. The caller acts, looks again, and asks again. Nothing is remembered: what an earlier process left
 //!   half done is found on the host and gone on with, or taken away.
-//! - What cannot be is refused before anything is touched. A NIC that the node itself is reached by, or that is part of
-//!   something else, is never taken.
+//! - What cannot be is refused before anything is touched. A NIC that the node itself is reached by or was
+//!   reached by, or that is part of something else, is never taken.
+//! - It is made of all its NICs or not at all. One that is there stays while it has a good one; the others are left out, and
+//!   that is said.
 //! - A bridge that machines are plugged into is never removed from under them.
 
 use std::fmt::Write as _;
@@ -24,6 +26,9 @@ use sheaf_resources::kinds::{
 };
 
 use crate::link::Link;
+
+/// On a node: its NICs that no uplink is made of, and why each is the node's own. A JSON object; its agent adds to it.
+pub const OWN_NICS_ANNOTATION: &str = "sheaf.io/own-nics";
 
 /// What the kernel of this node can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub struct Wish {
     pub miimon: Option<u32>,
     pub mtu: u32,
     pub tx_queue_len: Option<u32>,
+    /// Whether it has been there: then it stays for as long as one of its NICs can be had.
+    pub stood: bool,
 }
 
 impl Wish {
@@ -53,7 +60,13 @@ impl Wish {
             miimon: spec.miimon(),
             mtu: spec.mtu(),
             tx_queue_len: spec.tx_queue_len(),
+            stood: false,
         }
+    }
+
+    /// Whether the same is wished, whatever has been there.
+    pub fn is_as(&self, other: &Wish) -> bool {
+        Wish { stood: other.stood, ..self.clone() } == *other
     }
 }
 
@@ -102,6 +115,20 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The link it changes, if it changes one that is there.
+    pub fn link_name(&self) -> Option<&str> {
+        match self {
+            Step::MakeBridge { .. } | Step::MakeBond { .. } => None,
+            Step::Attach { name, .. }
+            | Step::Detach { name, .. }
+            | Step::SetMtu { name, .. }
+            | Step::SwitchOn { name, .. }
+            | Step::Remove { name, .. } => Some(name),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Take(Step),
@@ -120,9 +147,18 @@ pub fn next_step(wish: &Wish, links: &[Link], abilities: Abilities) -> Decision 
     let (bridge_name, bond_name) = (bridge_of(&wish.cluster_network), bond_of(&wish.cluster_network));
     let named = |name: &str| links.iter().find(|link| link.name == name);
     let (bridge, bond) = (named(&bridge_name), named(&bond_name));
-    if let Some(why) = refusal(wish, links, abilities, bridge, bond) {
+    if let Some(why) = refusal(wish, abilities, bridge, bond) {
         return Decision::Refuse { why };
     }
+    let out: Vec<(&String, String)> =
+        wish.nics.iter().filter_map(|name| Some((name, unfitness(name, links, [bridge, bond])?))).collect();
+    let stands =
+        wish.stood || wish.nics.iter().any(|name| named(name).is_some_and(|nic| is_in(nic, [bridge, bond])));
+    if let Some((_, why)) = out.first().filter(|_| !stands || out.len() == wish.nics.len()) {
+        return Decision::Refuse { why: why.clone() };
+    }
+    let nics: Vec<&String> =
+        wish.nics.iter().filter(|nic| !out.iter().any(|(left, _)| left == nic)).collect();
     let Some(bridge) = bridge else {
         let vlan_filtering = abilities.vlan_filtering;
         return Decision::Take(Step::MakeBridge { name: bridge_name, mtu: wish.mtu, vlan_filtering });
@@ -143,13 +179,17 @@ pub fn next_step(wish: &Wish, links: &[Link], abilities: Abilities) -> Decision 
                 detach,
             ))
         }
-        (true, Some(bond)) => mend_bond(wish, links, bond).or_else(|| mend(bond, wish.mtu)),
+        (true, Some(bond)) => mend_bond(wish, &nics, links, bond).or_else(|| mend(bond, wish.mtu)),
         (false, Some(bond)) => Some(take_away_bond(links, bond)),
-        (false, None) => mend_ports(wish, links, bridge.index),
+        (false, None) => mend_ports(wish, &nics, links, bridge.index),
     };
     match step.or_else(|| mend(bridge, wish.mtu)) {
         Some(step) => Decision::Take(step),
-        None => Decision::Rest { note: note(wish, abilities) },
+        None => {
+            let note = [faults(&nics, &out, links), note(wish, abilities)];
+            let said: Vec<String> = note.into_iter().filter(|note| !note.is_empty()).collect();
+            Decision::Rest { note: said.join(". ") }
+        }
     }
 }
 
@@ -176,13 +216,7 @@ pub fn next_removal(cluster_network: &str, links: &[Link]) -> Decision {
 }
 
 /// Why it cannot be, before anything is touched.
-fn refusal(
-    wish: &Wish,
-    links: &[Link],
-    abilities: Abilities,
-    bridge: Option<&Link>,
-    bond: Option<&Link>,
-) -> Option<String> {
+fn refusal(wish: &Wish, abilities: Abilities, bridge: Option<&Link>, bond: Option<&Link>) -> Option<String> {
     if let Some(bridge) = bridge.filter(|bridge| !bridge.ours) {
         return Some(format!(
             "this node already has an interface {}, and Sheaf did not make it; rename or remove it",
@@ -206,38 +240,48 @@ fn refusal(
              boot a kernel that has it, or name one NIC with another mode"
         ));
     }
-    let taken = |nic: &Link| match nic.controller {
-        None => None,
-        Some(index) if bridge.is_some_and(|bridge| bridge.index == index) => None,
-        Some(index) if bond.is_some_and(|bond| bond.index == index) => None,
-        Some(index) => {
-            let holder = links.iter().find(|link| link.index == index);
-            Some(holder.map_or_else(|| format!("interface {index}"), |holder| holder.name.clone()))
-        }
+    None
+}
+
+/// Why a NIC cannot be part of the uplink.
+fn unfitness(name: &str, links: &[Link], ours: [Option<&Link>; 2]) -> Option<String> {
+    let Some(nic) = links.iter().find(|link| link.name == name) else {
+        return Some(format!("this node has no NIC {name}"));
     };
-    wish.nics.iter().find_map(|name| {
-        let Some(nic) = links.iter().find(|link| link.name == *name) else {
-            return Some(format!("this node has no NIC {name}"));
-        };
-        if nic.loopback || ["bridge", "bond", "tun"].contains(&nic.kind.as_str()) {
-            return Some(format!("{name} is no NIC that an uplink can be made of"));
-        }
-        if !nic.addresses.is_empty() {
-            let addresses: Vec<String> = nic.addresses.iter().map(ToString::to_string).collect();
-            return Some(format!(
-                "{name} carries {}, by which this node is reached; an uplink would cut it off. Name another NIC",
-                addresses.join(", ")
-            ));
-        }
-        if let Some(above) = links.iter().find(|link| link.below == Some(nic.index)) {
-            return Some(format!("{name} carries the interface {}; name another NIC", above.name));
-        }
-        taken(nic).map(|holder| format!("{name} is already part of {holder}; an uplink needs NICs of its own"))
-    })
+    if nic.loopback || ["bridge", "bond", "tun"].contains(&nic.kind.as_str()) {
+        return Some(format!("{name} is no NIC that an uplink can be made of"));
+    }
+    if !nic.addresses.is_empty() {
+        let addresses: Vec<String> = nic.addresses.iter().map(ToString::to_string).collect();
+        return Some(format!(
+            "{name} carries {}, by which this node is reached; an uplink would cut it off. Name another NIC",
+            addresses.join(", ")
+        ));
+    }
+    if let Some(why) = &nic.own {
+        return Some(format!(
+            "{name} is the node's own: {why}; an uplink would cut it off. Name another NIC, or, if the node is \
+             reached another way for good, take {name} out of the annotation {OWN_NICS_ANNOTATION} of the node"
+        ));
+    }
+    if let Some(above) = links.iter().find(|link| link.below == Some(nic.index)) {
+        return Some(format!("{name} carries the interface {}; name another NIC", above.name));
+    }
+    if let Some(index) = nic.controller.filter(|_| !is_in(nic, ours)) {
+        let holder = links.iter().find(|link| link.index == index);
+        let holder = holder.map_or_else(|| format!("interface {index}"), |holder| holder.name.clone());
+        return Some(format!("{name} is already part of {holder}; an uplink needs NICs of its own"));
+    }
+    nic.trouble.clone()
+}
+
+/// Whether a NIC is a port of our bridge or our bond.
+fn is_in(nic: &Link, ours: [Option<&Link>; 2]) -> bool {
+    ours.into_iter().flatten().any(|link| nic.controller == Some(link.index))
 }
 
 /// The bond as wished, with the NICs that are wished and no others.
-fn mend_bond(wish: &Wish, links: &[Link], bond: &Link) -> Option<Step> {
+fn mend_bond(wish: &Wish, nics: &[&String], links: &[Link], bond: &Link) -> Option<Step> {
     let is_otherwise = bond.bond.as_ref().is_some_and(|found| {
         // Some modes cannot do without looking, and then the kernel looks although nobody asked.
         let looks_otherwise = |miimon: &u32| *miimon != found.miimon && *miimon != 0;
@@ -247,17 +291,17 @@ fn mend_bond(wish: &Wish, links: &[Link], bond: &Link) -> Option<Step> {
     if is_otherwise {
         return Some(take_away_bond(links, bond));
     }
-    mend_ports(wish, links, bond.index)
+    mend_ports(wish, nics, links, bond.index)
 }
 
 /// Of the bond or, without one, of the bridge: the NICs that are wished, and none else but taps.
-fn mend_ports(wish: &Wish, links: &[Link], to: u32) -> Option<Step> {
-    let is_left = |port: &&Link| !port.is_tap() && !wish.nics.contains(&port.name);
+fn mend_ports(wish: &Wish, nics: &[&String], links: &[Link], to: u32) -> Option<Step> {
+    let is_left = |port: &&Link| !port.is_tap() && !nics.contains(&&port.name);
     if let Some(left) = ports_of(links, to).find(is_left) {
         return Some(detach(left));
     }
-    wish.nics.iter().find_map(|name| {
-        let nic = links.iter().find(|link| link.name == *name)?;
+    nics.iter().find_map(|name| {
+        let nic = links.iter().find(|link| link.name == **name)?;
         if nic.controller != Some(to) {
             let (index, name) = (nic.index, nic.name.clone());
             return Some(Step::Attach { index, name, to, mtu: wish.mtu });
@@ -288,6 +332,15 @@ fn detach(port: &Link) -> Step {
 
 fn ports_of(links: &[Link], controller: u32) -> impl Iterator<Item = &Link> {
     links.iter().filter(move |link| link.controller == Some(controller))
+}
+
+/// Which of the NICs are not good, and why; empty when all are.
+fn faults(nics: &[&String], out: &[(&String, String)], links: &[Link]) -> String {
+    let is_silent = |name: &str| links.iter().any(|link| link.name == name && !link.running);
+    let left_out = out.iter().map(|(name, why)| format!("{name} is left out: {why}"));
+    let silent = nics.iter().filter(|name| is_silent(name));
+    let faults: Vec<String> = left_out.chain(silent.map(|name| format!("{name} has no carrier"))).collect();
+    faults.join(". ")
 }
 
 /// What of the wish this kernel does another way, or not at all.

@@ -35,8 +35,10 @@ use crate::virtual_machine_instance::with_causes;
 /// More than any uplink takes.
 const MOST_STEPS: usize = 64;
 /// What went wrong is left alone for so long, unless something else is wanted.
-const LET_BE: Duration = Duration::from_secs(30);
+pub(super) const LET_BE: Duration = Duration::from_secs(30);
 const EVERYTHING: Abilities = Abilities { bonding: true, vlan_filtering: true };
+/// On a status: the uid of the configuration after which the uplink has been there.
+const READY_ONCE_ANNOTATION: &str = "sheaf.io/ready-once";
 const UNDER_WAY: &str = "the uplink is being made";
 
 type Labels = BTreeMap<String, String>;
@@ -100,9 +102,9 @@ impl Keeper {
             Some(status) if Some(&status.status.vlan_config) == config.metadata.name.as_ref() => status,
             status => self.say(name, config, status, Err(UNDER_WAY.to_owned())).await?,
         };
-        let wish = Wish::of(&config.spec);
+        let wish = Wish { stood: has_been_ready(&status, config), ..Wish::of(&config.spec) };
         let let_be =
-            self.failed.get(name).filter(|failed| failed.wish == wish && failed.at.elapsed() < LET_BE);
+            self.failed.get(name).filter(|failed| failed.wish.is_as(&wish) && failed.at.elapsed() < LET_BE);
         if let Some(failed) = let_be {
             let why = failed.why.clone();
             return self.say(name, config, Some(status), Err(why)).await;
@@ -176,7 +178,14 @@ impl Keeper {
                 Decision::Take(step) => step,
             };
             if let Err(why) = self.act(&step).await {
-                return Ok(Err(self.note_failure(wish, with_causes(&why))));
+                let why = with_causes(&why);
+                // One NIC that does not do as it is told is no reason to let the others go.
+                if let Some(nic) = step.link_name().filter(|name| wish.nics.iter().any(|nic| nic == name)) {
+                    tracing::warn!(nic, why, "a NIC does not do what it is told");
+                    self.troubles.insert(nic.to_owned(), (why, Instant::now()));
+                    continue;
+                }
+                return Ok(Err(self.note_failure(wish, why)));
             }
         }
         let why = "somebody else changes the same links all the time".to_owned();
@@ -232,6 +241,11 @@ impl Keeper {
     ) -> Result<VlanStatus, LinksError> {
         let mut wanted = status.clone().unwrap_or_default();
         describe(&mut wanted, name, &self.node, config);
+        if outcome.is_ok() {
+            let annotations = wanted.metadata.annotations.get_or_insert_default();
+            annotations
+                .insert(READY_ONCE_ANNOTATION.to_owned(), config.metadata.uid.clone().unwrap_or_default());
+        }
         let (ready, message) = match &outcome {
             Ok(note) => ("True", note),
             Err(why) => ("False", why),
@@ -244,6 +258,12 @@ impl Keeper {
             None => Ok(self.statuses.create(&writing(), &wanted).await?),
         }
     }
+}
+
+/// Whether the uplink has been there, as this configuration or an earlier state of it says.
+fn has_been_ready(status: &VlanStatus, config: &VlanConfig) -> bool {
+    let noted = status.metadata.annotations.as_ref().and_then(|all| all.get(READY_ONCE_ANNOTATION));
+    noted.is_some() && noted == config.metadata.uid.as_ref()
 }
 
 fn writing() -> PostParams {

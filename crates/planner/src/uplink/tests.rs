@@ -7,7 +7,7 @@ const ALL: Abilities = Abilities { bonding: true, vlan_filtering: true };
 const NONE: Abilities = Abilities { bonding: false, vlan_filtering: false };
 
 fn nic(index: u32, name: &str) -> Link {
-    Link { index, name: name.into(), kind: "device".into(), mtu: 1500, ..Link::default() }
+    Link { index, name: name.into(), kind: "device".into(), mtu: 1500, running: true, ..Link::default() }
 }
 
 fn wish(nics: &[&str]) -> Wish {
@@ -18,6 +18,7 @@ fn wish(nics: &[&str]) -> Wish {
         miimon: Some(100),
         mtu: 1500,
         tx_queue_len: None,
+        stood: false,
     }
 }
 
@@ -191,6 +192,66 @@ fn what_cannot_be_is_refused_before_anything_is_touched() {
         assert!(said.as_ref().is_err_and(|why| why.contains(words)), "{said:?}, not {words}");
         assert_eq!((steps, links), (0, host.clone()));
     }
+}
+
+#[test]
+fn the_nic_that_the_node_was_reached_by_is_not_taken_when_its_address_is_gone() {
+    let own = Link { own: Some("the default route of this node goes over it".into()), ..nic(2, "eth0") };
+    let mut links = vec![own, nic(3, "eth1")];
+    let before = links.clone();
+    for wish in [wish(&["eth0"]), wish(&["eth1", "eth0"])] {
+        let (_, said) = settle(&mut links, |links| next_step(&wish, links, ALL));
+        let why = said.unwrap_err();
+        assert!(
+            why.contains("eth0 is the node's own: the default route") && why.contains("sheaf.io/own-nics")
+        );
+        assert_eq!(links, before);
+    }
+    // One that the uplink has when the node comes to be reached by it is let go of.
+    links[0].own = None;
+    settle(&mut links, |links| next_step(&wish(&["eth1", "eth0"]), links, ALL)).1.unwrap();
+    links[0].own = Some("the address 192.0.2.1 of this node is on it".into());
+    let note = settle(&mut links, |links| next_step(&wish(&["eth1", "eth0"]), links, ALL)).1.unwrap();
+    assert!(note.contains("eth0 is left out: eth0 is the node's own"), "{note}");
+    assert_eq!(links[0].controller, None);
+    assert_eq!(links[1].controller, Some(named(&links, "lab-bo").index));
+}
+
+#[test]
+fn an_uplink_stays_while_it_has_a_good_nic_and_says_which_is_not() {
+    let both = wish(&["eth1", "eth2"]);
+    let mut links = vec![nic(2, "eth1"), nic(3, "eth2")];
+    settle(&mut links, |links| next_step(&both, links, ALL)).1.unwrap();
+    let whole = links.clone();
+    let bond = named(&links, "lab-bo").index;
+    // It is gone, and comes back.
+    links.retain(|link| link.name != "eth2");
+    let (steps, said) = settle(&mut links, |links| next_step(&both, links, ALL));
+    assert_eq!((steps, said.unwrap().as_str()), (0, "eth2 is left out: this node has no NIC eth2"));
+    assert_eq!(named(&links, "eth1").controller, Some(bond));
+    links.push(nic(9, "eth2"));
+    assert_eq!(settle(&mut links, |links| next_step(&both, links, ALL)).1.unwrap(), "");
+    assert_eq!(named(&links, "eth2").controller, Some(bond));
+    // Its cable is out, or it did not do what it was told: the other one carries on.
+    let at = links.iter().position(|link| link.name == "eth2").unwrap();
+    links[at].running = false;
+    assert_eq!(
+        settle(&mut links, |links| next_step(&both, links, ALL)),
+        (0, Ok("eth2 has no carrier".into()))
+    );
+    (links[at].running, links[at].trouble) = (true, Some("cannot change eth2".into()));
+    let note = settle(&mut links, |links| next_step(&both, links, ALL)).1.unwrap();
+    assert_eq!(note, "eth2 is left out: cannot change eth2");
+    assert_eq!((named(&links, "eth1").controller, links[at].controller), (Some(bond), None));
+    // With none that is good there is no uplink; nor is one made of half its NICs that never was.
+    links.iter_mut().for_each(|link| link.trouble = Some("no".into()));
+    assert_eq!(settle(&mut links, |links| next_step(&both, links, ALL)).1, Err("no".into()));
+    let mut fresh = vec![nic(2, "eth1")];
+    assert!(settle(&mut fresh, |links| next_step(&both, links, ALL)).1.is_err());
+    // One that was there is made again of what there is, as after a restart of the host.
+    let again = Wish { stood: true, ..both };
+    assert!(settle(&mut fresh, |links| next_step(&again, links, ALL)).1.unwrap().contains("no NIC eth2"));
+    assert_eq!(whole.len(), 4);
 }
 
 #[test]
