@@ -306,6 +306,16 @@ impl ApiError {
         self.retry_after.map(|wait| wait.as_secs().max(1))
     }
 
+    /// The same, with more to its sentence.
+    pub fn going_on(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+
+    pub fn is_forbidden(&self) -> bool {
+        self.reason == "Forbidden"
+    }
+
     pub fn is_conflict(&self) -> bool {
         self.reason == "Conflict"
     }

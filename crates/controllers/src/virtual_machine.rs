@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::PersistentVolumeClaim,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sheaf_client::{
@@ -24,8 +27,10 @@ use sheaf_planner::virtual_machine::{self, Event, Step};
 use sheaf_resources::{
     kinds::{
         virtual_machine::{
-            EJECTED_CLAIMS_ANNOTATION, FINALIZER, MAC_ADDRESS_ANNOTATION, VirtualMachine,
+            EJECTED_CLAIMS_ANNOTATION, FINALIZER, MAC_ADDRESS_ANNOTATION, SECRETS_TO_COPY_ANNOTATION,
+            VirtualMachine,
             instance::instance_of,
+            noted_claims::{NotedClaim, UIDS_ANNOTATION},
         },
         virtual_machine_image::VirtualMachineImage,
         virtual_machine_instance::{CONTROLLER_FINALIZER, VirtualMachineInstance},
@@ -39,6 +44,7 @@ use crate::{
     Context,
     object::{Eyes, Object, Place, place_of},
     references::References,
+    secret_copy,
     telling::{How, tell},
 };
 
@@ -142,6 +148,7 @@ fn takes_fresh_eyes(step: &Step, vm: &VirtualMachine) -> bool {
         Step::CreateClaim(_)
         | Step::CreateInstance
         | Step::DeleteInstance { .. }
+        | Step::CopySecrets { .. }
         | Step::DeleteClaims { .. }
         | Step::DeleteEjected { .. }
         | Step::SyncLabels { .. }
@@ -240,14 +247,23 @@ impl Machines {
             (Step::SetRunStrategy(strategy), _) => {
                 vm.merge(json!({"spec": {"runStrategy": strategy, "running": null}})).await?;
             }
-            (Step::DeleteClaims { names }, _) => {
+            (Step::CopySecrets { secrets }, _) => {
+                if !self.copy_secrets(secrets, place, vm).await? {
+                    return Ok(false);
+                }
+                vm.merge(json!({"metadata": {"annotations": {SECRETS_TO_COPY_ANNOTATION: null}}})).await?;
+            }
+            (Step::BindClaims { annotation }, _) => {
+                vm.merge(json!({"metadata": {"annotations": {UIDS_ANNOTATION: annotation}}})).await?;
+            }
+            (Step::DeleteClaims { claims }, _) => {
                 // A machine does not wait for what others use: whoever is last takes it along.
-                if self.delete_claims(names, place, vm).await? {
+                if self.delete_claims(claims, place, vm).await? {
                     vm.remove_finalizer(FINALIZER).await?;
                 }
             }
-            (Step::DeleteEjected { names, held }, _) => {
-                self.delete_claims(names, place, vm).await?;
+            (Step::DeleteEjected { claims, held }, _) => {
+                self.delete_claims(claims, place, vm).await?;
                 let left = if held.is_empty() { Value::Null } else { json!(held.join(",")) };
                 vm.merge(json!({"metadata": {"annotations": {EJECTED_CLAIMS_ANNOTATION: left}}})).await?;
             }
@@ -264,18 +280,44 @@ impl Machines {
         Ok(true)
     }
 
+    /// Answers whether all of them are there now. One whose original is not there may still come.
+    async fn copy_secrets(
+        &self,
+        secrets: &BTreeMap<String, String>,
+        place: &Place,
+        vm: &Object<VirtualMachine>,
+    ) -> Result<bool, ReconcileError> {
+        let owner = OwnerReference {
+            api_version: "kubevirt.io/v1".into(),
+            kind: "VirtualMachine".into(),
+            name: vm.name().to_owned(),
+            uid: vm.uid().to_owned(),
+            ..OwnerReference::default()
+        };
+        let mut are_there = true;
+        for (to, from) in secrets {
+            if !secret_copy::copy(&self.context.client, &place.0, (from, to), &owner).await? {
+                let words = format!("the Secret {from} that {to} is to be a copy of does not exist");
+                tell(&self.context, COMPONENT, vm, ("Warning", "SecretNotCopied", &words), How::Once).await;
+                are_there = false;
+            }
+        }
+        Ok(are_there)
+    }
+
     /// A claim that others use stays, and that is told; answers whether there was one.
     async fn delete_claims(
         &self,
-        names: &[String],
+        claims: &[NotedClaim],
         place: &Place,
         vm: &Object<VirtualMachine>,
     ) -> Result<bool, ReconcileError> {
         let mut refused = false;
-        for name in names {
+        for noted in claims {
             let claim: Option<Object<PersistentVolumeClaim>> =
-                self.context.eyes().fresh().find(&place.0, name).await?;
-            let Some(claim) = claim.filter(|claim| !claim.is_being_deleted()) else { continue };
+                self.context.eyes().fresh().find(&place.0, &noted.name).await?;
+            let is_meant = |claim: &Object<_>| claim.uid() == noted.uid && !claim.is_being_deleted();
+            let Some(claim) = claim.filter(is_meant) else { continue };
             match claim.delete().await {
                 Err(ReconcileError::Api(kube::Error::Api(why))) if why.is_invalid() || why.is_forbidden() => {
                     let words = ("Warning", "FailedDelete", why.message.as_str());

@@ -24,6 +24,7 @@ pub mod copy;
 pub mod edits;
 mod live_update;
 pub mod offered;
+pub mod own_secrets;
 pub mod power;
 pub mod status;
 pub mod volumes;
@@ -36,6 +37,7 @@ use sheaf_resources::kinds::{
     virtual_machine::{
         FINALIZER, MAC_ADDRESS_ANNOTATION, VirtualMachine, claim_templates,
         instance::{addresses_to_note, noted_addresses},
+        noted_claims::{self, NotedClaim},
         run_strategy::RunStrategy,
         status::VirtualMachineStatus,
     },
@@ -57,6 +59,8 @@ pub struct Seen<'a> {
     pub instance: Option<&'a VirtualMachineInstance>,
     /// The claims in its namespace, and the bytes each asks for.
     pub claims: &'a BTreeMap<String, i64>,
+    /// The uids of these claims.
+    pub claim_uids: &'a BTreeMap<String, String>,
     /// The images there are, as `namespace/name`.
     pub images: &'a BTreeSet<String>,
     /// How the volumes it names are.
@@ -119,12 +123,20 @@ pub enum Step {
     },
     /// A halted machine that is to start paused runs from now on.
     SetRunStrategy(RunStrategy),
+    /// Make the Secrets of its own that are noted, by name, as copies of these; then the note goes.
+    CopySecrets {
+        secrets: BTreeMap<String, String>,
+    },
+    /// Write this into the annotation that binds names of claims to the claims that are meant.
+    BindClaims {
+        annotation: String,
+    },
     DeleteClaims {
-        names: Vec<String>,
+        claims: Vec<NotedClaim>,
     },
     /// Delete the claims of discs that nobody holds any more, and note those that are still held.
     DeleteEjected {
-        names: Vec<String>,
+        claims: Vec<NotedClaim>,
         held: Vec<String>,
     },
     RemoveFinalizer,
@@ -157,7 +169,18 @@ fn acting_step(seen: &Seen<'_>) -> Step {
     if let Step::DeleteInstance { .. } = run {
         return run;
     }
-    claim_step(seen).or_else(|| upkeep_step(seen)).or_else(|| ejected_step(seen)).unwrap_or(run)
+    copy_step(seen)
+        .or_else(|| claim_step(seen))
+        .or_else(|| upkeep_step(seen))
+        .or_else(|| ejected_step(seen))
+        .or_else(|| binding_step(seen))
+        .unwrap_or(run)
+}
+
+/// Before it starts, since it does not without them.
+fn copy_step(seen: &Seen<'_>) -> Option<Step> {
+    let secrets = own_secrets::to_copy(seen.vm);
+    (!secrets.is_empty()).then_some(Step::CopySecrets { secrets })
 }
 
 /// Discs that were taken out go when the instance does not name them any more. One that somebody put in again is not out.
@@ -169,7 +192,25 @@ fn ejected_step(seen: &Seen<'_>) -> Option<Step> {
         seen.instance.iter().flat_map(|instance| instance.spec.claim_names()).collect();
     let out = noted.iter().filter(|name| !wanted.contains(**name)).map(|name| (*name).to_owned());
     let (still_held, names): (Vec<String>, Vec<String>) = out.partition(|name| held.contains(name.as_str()));
-    (still_held.len() < noted.len()).then_some(Step::DeleteEjected { names, held: still_held })
+    let mut uids = noted_claims::uids_of(seen.vm);
+    let claims = names.into_iter().filter_map(|name| Some(NotedClaim { uid: uids.remove(&name)?, name }));
+    (still_held.len() < noted.len())
+        .then_some(Step::DeleteEjected { claims: claims.collect(), held: still_held })
+}
+
+/// A disk of its own that was noted before there was a claim is the first one that is there.
+fn binding_step(seen: &Seen<'_>) -> Option<Step> {
+    let mut uids = noted_claims::uids_of(seen.vm);
+    let own: BTreeSet<&str> =
+        seen.vm.spec.template.iter().flat_map(|template| template.spec.claim_names()).collect();
+    let mut is_new = false;
+    for name in seen.vm.removed_claims().into_iter().filter(|name| own.contains(name)) {
+        if let (false, Some(uid)) = (uids.contains_key(name), seen.claim_uids.get(name)) {
+            uids.insert(name.to_owned(), uid.clone());
+            is_new = true;
+        }
+    }
+    is_new.then(|| Step::BindClaims { annotation: serde_json::to_string(&uids).unwrap_or_default() })
 }
 
 /// What is to be written into the status, if anything is.
@@ -184,8 +225,15 @@ fn starting_step(seen: &Seen<'_>, status: &VirtualMachineStatus) -> Option<Step>
     if seen.instance.is_some() || is_going || !is_for_reading_only(&seen.vm.status, status) {
         return None;
     }
-    let step = claim_step(seen).or_else(|| upkeep_step(seen)).unwrap_or_else(|| run_step(seen));
-    matches!(step, Step::CreateClaim(_) | Step::SettleAddresses { .. } | Step::CreateInstance).then_some(step)
+    let step = copy_step(seen)
+        .or_else(|| claim_step(seen))
+        .or_else(|| upkeep_step(seen))
+        .unwrap_or_else(|| run_step(seen));
+    matches!(
+        step,
+        Step::CopySecrets { .. } | Step::CreateClaim(_) | Step::SettleAddresses { .. } | Step::CreateInstance
+    )
+    .then_some(step)
 }
 
 /// Whether nothing that is done depends on what is new in the status.
@@ -271,10 +319,15 @@ fn deletion_step(seen: &Seen<'_>) -> Step {
         Instance::Going => return Step::Rest,
         Instance::Absent | Instance::Foreign => {}
     }
-    let removed = seen.vm.removed_claims().into_iter().chain(seen.vm.ejected_claims());
-    let removed = removed.filter(|name| seen.claims.contains_key(*name));
-    let names: Vec<String> = removed.map(str::to_owned).collect();
-    if names.is_empty() { Step::RemoveFinalizer } else { Step::DeleteClaims { names } }
+    let uids = noted_claims::uids_of(seen.vm);
+    let removed: BTreeSet<&str> =
+        seen.vm.removed_claims().into_iter().chain(seen.vm.ejected_claims()).collect();
+    let claims = removed.into_iter().filter_map(|name| {
+        let uid = uids.get(name).filter(|uid| seen.claim_uids.get(name) == Some(uid))?;
+        Some(NotedClaim { name: name.to_owned(), uid: uid.clone() })
+    });
+    let claims: Vec<NotedClaim> = claims.collect();
+    if claims.is_empty() { Step::RemoveFinalizer } else { Step::DeleteClaims { claims } }
 }
 
 /// The claims of the machine's templates: made where they are missing, grown where they are

@@ -122,6 +122,11 @@ impl ApiServer {
             return of_backup("restore to other namespace with backup type snapshot is not supported".into());
         }
         let is_new = spec["newVM"] == true;
+        // The guest of a new machine reads what its Secrets say, whoever made it.
+        let secrets = backup["status"]["secretBackups"].as_array().into_iter().flatten();
+        for secret in secrets.filter(|_| is_new).filter_map(|secret| secret["name"].as_str()) {
+            self.check_takes(call, new, "restore to a new machine", ("get", "", "secrets", secret))?;
+        }
         if !is_new && spec["deletionPolicy"] != RETAIN {
             let why = "delete policy with backup type snapshot for replacing VM is not supported";
             return of_backup(why.into());

@@ -1,12 +1,16 @@
-//! What a template may say that it is made of: a machine that its author may read, and disks that they may have.
+//! What a template may say that it is made of: a machine and Secrets that its author may read, and disks
+//! that they may have.
 //!
 //! A controller that may do everything makes it so, and with nobody asking again. So it is said once, when the template is
-//! made; and what its version still lacks is for that controller alone to say.
+//! made; and what its version still lacks is for that controller alone to say. Clones are asked about likewise.
 
 use serde_json::Value;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
-    kinds::virtual_machine_template::made_of::{MADE_OF_ANNOTATION, MadeOf, TO_COPY_ANNOTATION},
+    kinds::{
+        virtual_machine::VirtualMachine,
+        virtual_machine_template::made_of::{MADE_OF_ANNOTATION, MadeOf, TO_COPY_ANNOTATION, secrets_of},
+    },
     rbac::Attributes,
 };
 
@@ -49,23 +53,16 @@ impl ApiServer {
             ("get", machines::GROUP, machines::MACHINES, made_of.machine.as_str()),
             ("create", HARVESTER, "virtualmachinetemplateversions", ""),
         ];
+        // Whoever has machines made with a Secret has what is in it.
+        needed.extend(made_of.secrets.iter().map(|secret| ("get", "", "secrets", secret.as_str())));
         if let Some(claims) = &made_of.claims {
             needed.push(("create", HARVESTER, "virtualmachineimages", ""));
             // Whoever has an image of a disk has all that is on it.
             needed
                 .extend(claims.iter().map(|claim| ("update", "", "persistentvolumeclaims", claim.as_str())));
         }
-        for (verb, group, resource, name) in needed {
-            let asked = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
-            if !self.authorizer.authorize(call.user, &asked).is_allowed() {
-                let why = format!(
-                    "user {:?} may not make a template of that machine: it takes the right to {verb} {} in the \
-                     namespace {namespace:?}",
-                    call.user.name,
-                    Named { group, resource }
-                );
-                return Err(ApiError::refused(call.named(), name_of(new), why));
-            }
+        for needed in needed {
+            self.check_takes(call, new, "make a template of that machine", needed)?;
         }
         // It may have been made a moment ago, through another server.
         self.reach(Freshness::Latest).await?;
@@ -79,6 +76,46 @@ impl ApiServer {
                 Err(invalid(call, new, FieldError::invalid(&at, text, why)))
             }
         }
+    }
+
+    /// A clone has the Secrets of its original, so whoever asks for one may read them, as the machine itself.
+    pub(super) async fn admit_clone(&self, call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
+        let machine = new["spec"]["source"]["name"].as_str().unwrap_or_default();
+        // What makes no sense at all is refused, in its own words, by its kind.
+        if machine.is_empty() {
+            return Ok(());
+        }
+        let what = "clone that machine";
+        self.check_takes(call, new, what, ("get", machines::GROUP, machines::MACHINES, machine))?;
+        self.reach(Freshness::Latest).await?;
+        let found = self.find(machines::GROUP, machines::MACHINES, &call.request.namespace, machine);
+        let vm = found.and_then(|vm| serde_json::from_value::<VirtualMachine>(vm).ok());
+        for secret in vm.iter().flat_map(secrets_of) {
+            self.check_takes(call, new, what, ("get", "", "secrets", &secret))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what takes a right that whoever asks has not got: a verb, the group and the resource, and the name.
+    pub(super) fn check_takes(
+        &self,
+        call: &Call<'_>,
+        new: &Value,
+        what: &str,
+        (verb, group, resource, name): (&str, &str, &str, &str),
+    ) -> Result<(), ApiError> {
+        let namespace = call.request.namespace.as_str();
+        let asked = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
+        if self.authorizer.authorize(call.user, &asked).is_allowed() {
+            return Ok(());
+        }
+        let which = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+        let why = format!(
+            "user {:?} may not {what}: it takes the right to {verb} {}{which} in the namespace {namespace:?}",
+            call.user.name,
+            Named { group, resource },
+        );
+        Err(ApiError::refused(call.named(), name_of(new), why))
     }
 }
 

@@ -47,7 +47,8 @@ mod vlan_config;
 use serde_json::Value;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
-    kinds::{addon, key_pair},
+    kind::Kind,
+    kinds::{addon, key_pair, namespace as namespaces},
     object_meta, rbac,
 };
 
@@ -169,6 +170,9 @@ impl ApiServer {
             ("harvesterhci.io", "virtualmachinetemplateversions") => {
                 self.admit_template_version(call, new, old).await
             }
+            ("clone.kubevirt.io", "virtualmachineclones") if old.is_none() => {
+                self.admit_clone(call, new).await
+            }
             ("harvesterhci.io", "supportbundles") => self.admit_bundle(call, new, old).await,
             ("harvesterhci.io", "keypairs") => {
                 key_pair::complete(new, &self.world.clock.rfc3339());
@@ -191,7 +195,11 @@ impl ApiServer {
         let kind = &call.served.kind;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         match (kind.group.as_str(), kind.plural.as_str()) {
-            ("", "namespaces") => namespace::admit_deletion(call, name),
+            // It is said of them whatever else is.
+            _ if let Some(why) = is_kept(kind, &call.request.namespace, name) => {
+                Err(ApiError::refused(call.named(), name, why))
+            }
+            ("", "namespaces") => Ok(()),
             // It goes already, and asking again changes nothing.
             _ if object_meta::is_being_deleted(old) => Ok(()),
             ("", "persistentvolumeclaims") => self.admit_claim_deletion(call, name).await,
@@ -204,16 +212,6 @@ impl ApiServer {
                 self.admit_template_version_deletion(call, old).await
             }
             ("harvesterhci.io", "virtualmachinebackups") => self.admit_backup_deletion(call, name).await,
-            ("harvesterhci.io" | "management.cattle.io", "settings") => Err(ApiError::refused(
-                call.named(),
-                name,
-                "settings may not be deleted: empty the value instead",
-            )),
-            ("harvesterhci.io", "addons") => {
-                let own = addon::is_shipped(&call.request.namespace, name);
-                let why = "the shipped addons may not be deleted";
-                if own { Err(ApiError::refused(call.named(), name, why)) } else { Ok(()) }
-            }
             ("k8s.cni.cncf.io", "network-attachment-definitions") => {
                 self.admit_definition_deletion(call, name).await
             }
@@ -284,6 +282,22 @@ impl ApiServer {
             new,
         };
         node::admit(call.user, &written).map_err(refused)
+    }
+}
+
+/// Why an object is never deleted, whoever asks; none for what may be.
+pub(crate) fn is_kept(kind: &Kind, namespace: &str, name: &str) -> Option<&'static str> {
+    match (kind.group.as_str(), kind.plural.as_str()) {
+        ("harvesterhci.io" | "management.cattle.io", "settings") => {
+            Some("settings may not be deleted: empty the value instead")
+        }
+        ("harvesterhci.io", "addons") => {
+            addon::is_shipped(namespace, name).then_some("the shipped addons may not be deleted")
+        }
+        ("", "namespaces") if namespaces::IMMORTAL.contains(&name) => {
+            Some("this namespace may not be deleted")
+        }
+        _ => None,
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sheaf_resources::kinds::namespace;
 use sheaf_store::{Expect, Revision};
 
 use crate::{
@@ -70,13 +69,6 @@ impl ApiServer {
     pub(super) fn is_being_emptied(&self, call: &Call<'_>) -> bool {
         let found = self.cache.get(&Resource::new("", "namespaces"), &place("", &call.request.namespace));
         found.is_some_and(|namespace| is_terminating(&namespace.to_value()))
-    }
-}
-
-pub(super) fn admit_deletion(call: &Call<'_>, name: &str) -> Result<(), ApiError> {
-    match namespace::IMMORTAL.contains(&name) {
-        true => Err(ApiError::refused(call.named(), name, "this namespace may not be deleted")),
-        false => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! theirs alone.
 
 use serde_json::{Value, json};
+use sheaf_planner::virtual_machine::own_secrets;
 use sheaf_resources::{
     field_error::{FieldError, FieldPath},
     kinds::{
@@ -10,11 +11,12 @@ use sheaf_resources::{
         virtual_machine::{
             EJECTED_CLAIMS_ANNOTATION, REMOVED_CLAIMS_ANNOTATION,
             admission::{MachineDefaults, Overcommit, Surroundings, complete, reserved_by_ratio},
-            names_in,
+            names_in, noted_claims,
         },
+        virtual_machine_template::made_of::{TO_COPY_ANNOTATION, ToCopy},
     },
     mac_address,
-    rbac::Attributes,
+    rbac::{self, Attributes},
 };
 
 use super::machines::Uses;
@@ -36,20 +38,29 @@ impl ApiServer {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         self.complete_machine(new, old).map_err(|why| invalid(call, new, &[why]))?;
-        self.admit_ejection(call, new, old)?;
+        self.admit_ejection(call, new, old).await?;
+        self.admit_secrets(call, new, old).await?;
         let before = old.map(Uses::of_machine).unwrap_or_default();
         self.check_alone(call, new, "/spec/template/spec", &Uses::of_machine(new), &before).await
     }
 
     /// What a machine says is to be deleted, a controller deletes that may do everything: whoever says so must be allowed to.
-    fn admit_ejection(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    /// What is meant is the claim that is there now, and not another that will be called so.
+    async fn admit_ejection(
+        &self,
+        call: &Call<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
         let namespace = call.request.namespace.as_str();
+        let mut is_noted = false;
         for annotation in [EJECTED_CLAIMS_ANNOTATION, REMOVED_CLAIMS_ANNOTATION] {
             let noted = |vm: &Value| {
                 vm["metadata"]["annotations"][annotation].as_str().unwrap_or_default().to_owned()
             };
             let (now, before) = (noted(new), old.map(noted).unwrap_or_default());
             for name in names_in(&now).filter(|name| !names_in(&before).any(|known| known == *name)) {
+                is_noted = true;
                 let (verb, resource) = ("delete", "persistentvolumeclaims");
                 let asked = Attributes { verb, resource, namespace, name, ..Attributes::default() };
                 if !self.authorizer.authorize(call.user, &asked).is_allowed() {
@@ -58,7 +69,54 @@ impl ApiServer {
                 }
             }
         }
+        if is_noted {
+            self.reach(Freshness::Latest).await?;
+        }
+        let uid_of = |name: &str| {
+            let claim = self.find("", "persistentvolumeclaims", namespace, name)?;
+            claim["metadata"]["uid"].as_str().map(str::to_owned)
+        };
+        let by_controller = call.user.name.starts_with(&rbac::controller_user(""));
+        noted_claims::bind(new, old, by_controller, &uid_of);
         Ok(())
+    }
+
+    /// What belongs to a template stays the template's: the machine gets a copy, from whoever may read it.
+    async fn admit_secrets(
+        &self,
+        call: &Call<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let namespace = call.request.namespace.as_str();
+        let spec = |vm: &Value| vm["spec"]["template"].clone();
+        if old.is_none_or(|old| spec(old) != spec(new)) {
+            self.reach(Freshness::Latest).await?;
+        }
+        let by_controller = call.user.name.starts_with(&rbac::controller_user(""));
+        let copied =
+            own_secrets::take(new, old, by_controller, &|secret| self.is_of_template(namespace, secret));
+        if super::speaks_for_the_cluster(call.user) {
+            return Ok(());
+        }
+        for secret in &copied {
+            self.check_takes(call, new, "make a machine of that template", ("get", "", "secrets", secret))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a Secret is, or is about to be, a version's own.
+    fn is_of_template(&self, namespace: &str, secret: &str) -> bool {
+        let kind = "VirtualMachineTemplateVersion";
+        if let Some(found) = self.find("", "secrets", namespace, secret) {
+            let owners = found["metadata"]["ownerReferences"].as_array();
+            return owners.into_iter().flatten().any(|owner| owner["kind"] == kind);
+        }
+        self.all("harvesterhci.io", "virtualmachinetemplateversions").iter().any(|version| {
+            let note = version["metadata"]["annotations"][TO_COPY_ANNOTATION].as_str();
+            let note = note.and_then(|note| serde_json::from_str::<ToCopy>(note).ok()).unwrap_or_default();
+            version["metadata"]["namespace"] == namespace && note.secrets.contains_key(secret)
+        })
     }
 
     /// An instance is made as its VirtualMachine says. One without is given what a machine's template would be.

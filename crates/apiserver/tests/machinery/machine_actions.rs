@@ -362,6 +362,37 @@ async fn disks_that_were_named_go_with_the_machine() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_noted_claim_is_the_one_that_was_there_and_no_other_of_its_name() {
+    let (house, _) = house().await;
+    let first = house.post(CLAIMS, claim("c")).await.ok()["metadata"]["uid"].clone();
+    house.post(MACHINES, machine("m")).await.ok();
+    let uids = async || {
+        let annotations = vm(&house).await["metadata"]["annotations"].clone();
+        annotations["sheaf.io/noted-claim-uids"]
+            .as_str()
+            .map(|text| serde_json::from_str::<Value>(text).unwrap())
+    };
+    let note = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    let removed = "harvesterhci.io/removedPersistentVolumeClaims";
+    let own = format!("{MACHINES}/m");
+    house.patch(&own, "merge-patch", note(json!({removed: "c,none"}))).await.ok();
+    assert_eq!(uids().await, Some(json!({"c": first})));
+    // It goes, and comes back as another.
+    house.delete(&format!("{CLAIMS}/c")).await.ok();
+    house.patch(&format!("{CLAIMS}/c"), "merge-patch", json!({"metadata": {"finalizers": null}})).await.ok();
+    for name in ["c", "none"] {
+        house.post(CLAIMS, claim(name)).await.ok();
+    }
+    house.patch(&own, "merge-patch", note(json!({"a": "b"}))).await.ok();
+    assert_eq!(uids().await, Some(json!({"c": first})), "a write later means nothing else");
+    let forged = json!({"c": "x", "none": "x"}).to_string();
+    house.patch(&own, "merge-patch", note(json!({"sheaf.io/noted-claim-uids": forged}))).await.ok();
+    assert_eq!(uids().await, Some(json!({"c": first})), "and nobody says so themselves");
+    house.patch(&own, "merge-patch", note(json!({removed: null}))).await.ok();
+    assert_eq!(uids().await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dismissed_warning_is_gone() {
     let (house, _) = house().await;
     let mut warned = machine("m");
@@ -460,6 +491,88 @@ async fn a_template_of_a_machine_is_one_write_that_says_what_is_to_be_done() {
     let by_hand = json!({"metadata": {"name": "jos", "annotations": {"sheaf.io/made-of":
         json!({"machine": "m", "uid": made["metadata"]["uid"]}).to_string()}}, "spec": {}});
     assert_eq!(house.post(TEMPLATES, by_hand).await.refusal().0, 403, "nor by another way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_has_secrets_copied_that_they_may_not_read() {
+    let (mut house, _) = house().await;
+    let mut with_seed = machine("m");
+    with_seed["spec"]["template"]["spec"]["volumes"] =
+        json!([{"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "s"}}}]);
+    with_seed["spec"]["template"]["spec"]["domain"]["devices"]["disks"] =
+        json!([{"name": "seed", "disk": {"bus": "virtio"}}]);
+    let made = house.post(MACHINES, with_seed).await.ok();
+    let rules = json!([
+        {"apiGroups": ["harvesterhci.io", "kubevirt.io", "clone.kubevirt.io"], "resources": ["*"], "verbs": ["*"]},
+    ]);
+    allow(&house, "default", "all-but-secrets", rules).await;
+    let note = |secrets: Value| {
+        let note = json!({"machine": "m", "uid": made["metadata"]["uid"], "secrets": secrets});
+        json!({"metadata": {"name": "by-hand", "annotations": {"sheaf.io/made-of": note.to_string()}}, "spec": {}})
+    };
+    let clone = json!({"metadata": {"name": "c"}, "spec": {
+        "source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "m"},
+        "target": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "two"}}});
+    let clones = "/apis/clone.kubevirt.io/v1beta1/namespaces/default/virtualmachineclones";
+    let admin = std::mem::replace(&mut house.user, jo());
+    let buttons = offered(&house).await;
+    assert!(!buttons.contains(&"createTemplate".to_owned()) && !buttons.contains(&"clone".to_owned()));
+    for (action, input) in [("createTemplate", json!({"name": "t"})), ("clone", json!({"targetVm": "two"}))] {
+        let (code, why) = refused(&house, action, input).await;
+        assert_eq!((code, why.contains("the right to get secrets \"s\"")), (403, true), "{why}");
+    }
+    assert_eq!(house.post(TEMPLATES, note(json!(["s"]))).await.refusal().0, 403, "nor by another way");
+    assert_eq!(house.post(clones, clone.clone()).await.refusal().0, 403);
+    // Who may read another one may not have this one.
+    let other =
+        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["o"], "verbs": ["get"]}]);
+    house.user = admin.clone();
+    allow(&house, "default", "other-secret", other).await;
+    house.user = jo();
+    assert_eq!(house.post(TEMPLATES, note(json!(["s"]))).await.refusal().0, 403);
+    let this =
+        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["s"], "verbs": ["get"]}]);
+    house.user = admin.clone();
+    allow(&house, "default", "this-secret", this).await;
+    house.user = jo();
+    assert!(offered(&house).await.contains(&"createTemplate".to_owned()));
+    act(&house, "createTemplate", json!({"name": "t"})).await;
+    house.post(clones, clone).await.ok();
+    assert_eq!(house.get(TEMPLATES).await.ok()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_a_template_is_made_by_those_who_may_read_what_it_gets_copies_of() {
+    let (mut house, _) = house().await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let owner = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineTemplateVersion",
+        "name": "v", "uid": "u"});
+    house.post(secrets, json!({"metadata": {"name": "t", "ownerReferences": [owner]}})).await.ok();
+    house.post(secrets, json!({"metadata": {"name": "plain"}})).await.ok();
+    let machine_with = |name: &str, secret: &str| {
+        let mut vm = machine(name);
+        vm["spec"]["template"]["spec"]["volumes"] =
+            json!([{"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": secret}}}]);
+        vm["spec"]["template"]["spec"]["domain"]["devices"]["disks"] =
+            json!([{"name": "seed", "disk": {"bus": "virtio"}}]);
+        vm
+    };
+    let rules = json!([{"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["*"]}]);
+    allow(&house, "default", "machines", rules).await;
+    let admin = std::mem::replace(&mut house.user, jo());
+    let refused = house.post(MACHINES, machine_with("m", "t")).await;
+    assert_eq!(refused.code, 403);
+    assert!(refused.message().contains("the right to get secrets \"t\""), "{}", refused.message());
+    house.post(MACHINES, machine_with("plain", "plain")).await.ok();
+    let change = machine_with("plain", "t")["spec"]["template"]["spec"]["volumes"].clone();
+    let change = json!({"spec": {"template": {"spec": {"volumes": change}}}});
+    assert_eq!(house.patch(&format!("{MACHINES}/plain"), "merge-patch", change).await.code, 403);
+    house.user = admin;
+    let made = house.post(MACHINES, machine_with("m", "t")).await.ok();
+    let own = &made["spec"]["template"]["spec"]["volumes"][0]["cloudInitNoCloud"]["secretRef"]["name"];
+    assert_ne!(own, "t");
+    let note = made["metadata"]["annotations"]["sheaf.io/secrets-to-copy"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(note).unwrap(), json!({own.as_str().unwrap(): "t"}));
 }
 
 #[tokio::test(start_paused = true)]

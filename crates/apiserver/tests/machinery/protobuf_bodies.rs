@@ -22,7 +22,7 @@ const JSON_ALONE: [(&str, &str); 9] = [
 ];
 
 /// A message of protobuf, of fields that are bytes.
-fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
+pub fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, bytes) in fields {
         assert!(*number < 16 && bytes.len() < 128);
@@ -32,7 +32,7 @@ fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
     out
 }
 
-fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+pub fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let meta = message(&[(1, api_version.as_bytes()), (2, kind.as_bytes())]);
     [&b"k8s\0"[..], &message(&[(1, &meta), (2, raw)])].concat()
 }

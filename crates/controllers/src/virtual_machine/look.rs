@@ -30,6 +30,7 @@ pub(super) enum Thing {
 pub(super) struct Look {
     pub instance: Option<Object<VirtualMachineInstance>>,
     claims: BTreeMap<String, i64>,
+    claim_uids: BTreeMap<String, String>,
     images: BTreeSet<String>,
     volumes: Volumes,
 }
@@ -64,7 +65,7 @@ impl Look {
         let instance = eyes.find(&place.0, &place.1).await?;
         let template = vm.typed.spec.template.as_ref();
         let used: BTreeSet<&str> = template.iter().flat_map(|template| template.spec.claim_names()).collect();
-        let mut claims = BTreeMap::new();
+        let (mut claims, mut claim_uids) = (BTreeMap::new(), BTreeMap::new());
         let mut volumes = Volumes::Ready;
         for name in claims_of(&vm.typed) {
             let claim: Option<Object<PersistentVolumeClaim>> = eyes.find(&place.0, &name).await?;
@@ -82,6 +83,7 @@ impl Look {
             } else {
                 i64::MAX
             };
+            claim_uids.insert(name.clone(), claim.uid().to_owned());
             claims.insert(name, bytes);
         }
         let mut images = BTreeSet::new();
@@ -92,7 +94,7 @@ impl Look {
                 images.insert(image);
             }
         }
-        Ok(Look { instance, claims, images, volumes })
+        Ok(Look { instance, claims, claim_uids, images, volumes })
     }
 
     pub fn seen<'a>(&'a self, vm: &'a VirtualMachine, now: i64) -> Seen<'a> {
@@ -100,6 +102,7 @@ impl Look {
             vm,
             instance: self.instance.as_ref().map(|instance| &*instance.typed),
             claims: &self.claims,
+            claim_uids: &self.claim_uids,
             images: &self.images,
             volumes: self.volumes,
             now,

@@ -127,7 +127,7 @@ fn a_machine_comes_up_however_its_controllers_are_interrupted() {
 }
 
 #[test]
-fn a_stopped_machine_has_no_instance_and_keeps_its_address() {
+fn trap_4_a_stopped_machine_has_no_instance_and_keeps_its_address() {
     stop().arrives_and_rests();
     stop().arrives_however_interrupted();
 }
@@ -209,6 +209,65 @@ fn a_deleted_machine_does_not_wait_for_claims_that_others_use() {
         assert_eq!(kubectl.names(VMS).await, ["other"]);
         assert_eq!(kubectl.names(CLAIMS).await, ["other-root"]);
         assert!(reasons(kubectl, "VirtualMachine", "vm").await.contains(&"FailedDelete".into()));
+    });
+}
+
+#[test]
+fn a_claim_that_was_made_anew_does_not_go_with_the_machine_that_had_noted_its_name() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        kubectl.create(VMS, &machine("vm", 1, "Halted")).await;
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "spare"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        kubectl.create(CLAIMS, &claim).await;
+        cluster.settle().await;
+        let note = json!("spare,vm-root");
+        let note =
+            json!({"metadata": {"annotations": {"harvesterhci.io/removedPersistentVolumeClaims": note}}});
+        kubectl.patch(&format!("{VMS}/vm"), &note).await;
+        cluster.settle().await;
+        kubectl.delete(&format!("{CLAIMS}/spare"), "Background").await;
+        cluster.settle().await;
+        kubectl.create(CLAIMS, &claim).await;
+        cluster.settle().await;
+        kubectl.delete(&format!("{VMS}/vm"), "Background").await;
+        cluster.settle().await;
+        assert!(kubectl.names(VMS).await.is_empty());
+        assert_eq!(
+            kubectl.names(CLAIMS).await,
+            ["spare"],
+            "it is another one, and vm-root the one that was meant"
+        );
+    });
+}
+
+/// Clients read a machine, write it and delete it, and try none of that again when somebody else wrote in between. The status
+/// shares the version of the whole, so it is written when something is different and at no other time.
+#[test]
+fn trap_5_a_machine_at_rest_is_read_written_and_deleted_with_nobody_writing_in_between() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        for strategy in ["Always", "Halted"] {
+            kubectl.create(VMS, &machine("vm", 1, strategy)).await;
+            cluster.settle().await;
+            let own = format!("{VMS}/vm");
+            let mut read = kubectl.get(&own).await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_secs(300)).await;
+            cluster.settle().await;
+            let later = kubectl.get(&own).await.unwrap();
+            assert_eq!(
+                later["metadata"]["resourceVersion"], read["metadata"]["resourceVersion"],
+                "{strategy}"
+            );
+            read["metadata"]["annotations"]["harvesterhci.io/removedPersistentVolumeClaims"] =
+                json!("vm-root");
+            let written = kubectl.try_it(http::Method::PUT, &own, Some(&read)).await;
+            assert_eq!(written.0, 200, "{strategy}: {}", written.1);
+            kubectl.delete(&own, "Foreground").await;
+            cluster.settle().await;
+            assert_eq!(kubectl.get(&own).await, None, "{strategy}");
+            assert!(kubectl.names(CLAIMS).await.is_empty(), "{strategy}");
+        }
     });
 }
 

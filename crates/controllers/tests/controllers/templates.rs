@@ -121,7 +121,7 @@ fn versions_that_are_to_outlive_their_template_do() {
 /// A template that is made of the machine, with these disks or with none.
 async fn make_of_machine(kubectl: &Kubectl, claims: Value) {
     let vm = kubectl.get(&format!("{VMS}/vm")).await.unwrap();
-    let mut note = json!({"machine": "vm", "uid": vm["metadata"]["uid"]});
+    let mut note = json!({"machine": "vm", "uid": vm["metadata"]["uid"], "secrets": ["user"]});
     if !claims.is_null() {
         note["claims"] = claims;
     }
@@ -181,6 +181,57 @@ fn a_template_is_made_of_a_machine_with_its_secrets() {
 fn a_template_is_made_of_a_machine_with_what_is_on_its_disks() {
     making(true).arrives_and_rests();
     making(true).arrives_interrupted_here_and_there();
+}
+
+#[test]
+fn each_machine_of_a_template_has_secrets_of_its_own() {
+    on_a_cluster(async |cluster, kubectl| {
+        furnish(kubectl).await;
+        add_machine(kubectl, "Halted").await;
+        cluster.settle().await;
+        make_of_machine(kubectl, Value::Null).await;
+        cluster.settle().await;
+        let names = kubectl.names(VERSIONS).await;
+        let version = kubectl.get(&format!("{VERSIONS}/{}", names[0])).await.unwrap();
+        let named = |vm: &Value| {
+            let volumes = &vm["spec"]["template"]["spec"]["volumes"];
+            volumes[2]["cloudInitNoCloud"]["secretRef"]["name"].as_str().unwrap().to_owned()
+        };
+        let of_template = named(&version["spec"]["vm"]);
+        let mut own = Vec::new();
+        for name in ["one", "two"] {
+            let mut vm = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                "metadata": {"name": name}, "spec": version["spec"]["vm"]["spec"]});
+            let volumes = vm["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap();
+            for volume in volumes.iter_mut().filter(|volume| volume["persistentVolumeClaim"].is_object()) {
+                let claim = format!("{name}-{}", volume["name"].as_str().unwrap());
+                volume["persistentVolumeClaim"]["claimName"] = json!(claim);
+            }
+            kubectl.create(VMS, &vm).await;
+            cluster.settle().await;
+            let vm = kubectl.get(&format!("{VMS}/{name}")).await.unwrap();
+            assert!(vm["metadata"]["annotations"]["sheaf.io/secrets-to-copy"].is_null(), "{vm}");
+            own.push(named(&vm));
+        }
+        assert!(own[0] != own[1] && !own.contains(&of_template), "{own:?}");
+        let template = kubectl.get(&format!("{SECRETS}/{of_template}")).await.unwrap();
+        // What is changed for one is changed for nobody else.
+        let changed = json!({"data": {"userdata": "b3RoZXI="}});
+        kubectl.patch(&format!("{SECRETS}/{}", own[0]), &changed).await;
+        for name in [&own[1], &of_template] {
+            let secret = kubectl.get(&format!("{SECRETS}/{name}")).await.unwrap();
+            assert_eq!(secret["data"], template["data"]);
+        }
+        // And what goes with the template goes from nobody else; each goes with its machine.
+        kubectl.delete(&format!("{TEMPLATES}/t"), "Background").await;
+        kubectl.delete(&format!("{VMS}/one"), "Background").await;
+        cluster.settle().await;
+        let left = kubectl.names(SECRETS).await;
+        assert!(
+            !left.contains(&of_template) && !left.contains(&own[0]) && left.contains(&own[1]),
+            "{left:?}"
+        );
+    });
 }
 
 #[test]

@@ -15,7 +15,8 @@ use sheaf_resources::{
         persistent_volume_claim::{IMAGE_ANNOTATION, requested_by},
         virtual_machine::{
             EJECTED_CLAIMS_ANNOTATION, MAC_ADDRESS_ANNOTATION, NAME_LABEL, REMOVED_CLAIMS_ANNOTATION,
-            VirtualMachine, VirtualMachineSpec, claim_templates,
+            SECRETS_TO_COPY_ANNOTATION, VirtualMachine, VirtualMachineSpec, claim_templates,
+            noted_claims::UIDS_ANNOTATION,
         },
         virtual_machine_clone::MADE_BY_ANNOTATION,
         virtual_machine_instance::spec::VirtualMachineInstanceSpec,
@@ -27,9 +28,11 @@ use sheaf_resources::{
 };
 
 /// What is said of one machine alone.
-const OF_ONE_MACHINE: [&str; 8] = [
+const OF_ONE_MACHINE: [&str; 10] = [
     claim_templates::ANNOTATION,
     EJECTED_CLAIMS_ANNOTATION,
+    SECRETS_TO_COPY_ANNOTATION,
+    UIDS_ANNOTATION,
     MAC_ADDRESS_ANNOTATION,
     REMOVED_CLAIMS_ANNOTATION,
     NAME_ANNOTATION,

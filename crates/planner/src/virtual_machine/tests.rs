@@ -45,7 +45,8 @@ fn look<'a>(
     claims: &'a BTreeMap<String, i64>,
     images: &'a BTreeSet<String>,
 ) -> Seen<'a> {
-    Seen { vm, instance, claims, images, volumes: Volumes::Ready, now: NOW }
+    static NO_UIDS: BTreeMap<String, String> = BTreeMap::new();
+    Seen { vm, instance, claims, claim_uids: &NO_UIDS, images, volumes: Volumes::Ready, now: NOW }
 }
 
 /// Writes the status as often as asked, and gives the first other step.
@@ -178,15 +179,20 @@ fn a_deleted_machine_goes_after_its_instance_and_takes_the_named_claims_along() 
     vm.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     vm.metadata.finalizers = Some(vec![FINALIZER.into()]);
     vm.metadata.annotations =
-        Some([("harvesterhci.io/removedPersistentVolumeClaims".into(), "a,gone".into())].into());
+        Some([("harvesterhci.io/removedPersistentVolumeClaims".into(), "a,gone,anew,late".into())].into());
+    note_uids(&mut vm, json!({"a": "1", "gone": "2", "anew": "3"}));
     let mut there = instance(Phase::Running);
     assert_eq!(settle(&mut vm, Some(&there)), Step::DeleteInstance { uid: "vmi-uid".into() });
     mark_deleted(&mut there);
     assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
     settle(&mut vm, None);
-    let claims = BTreeMap::from([("a".into(), 1), ("kept".into(), 1)]);
+    let there = [("a", "1"), ("kept", "4"), ("anew", "5"), ("late", "6")];
+    let claims = there.iter().map(|(name, _)| ((*name).to_owned(), 1)).collect();
+    let uids = there.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned())).collect();
     let images = BTreeSet::new();
-    assert_eq!(next_step(&look(&vm, None, &claims, &images)), Step::DeleteClaims { names: vec!["a".into()] });
+    let seen = Seen { claim_uids: &uids, ..look(&vm, None, &claims, &images) };
+    let meant = NotedClaim { name: "a".into(), uid: "1".into() };
+    assert_eq!(next_step(&seen), Step::DeleteClaims { claims: vec![meant] }, "and no others of those names");
     assert_eq!(settle(&mut vm, None), Step::RemoveFinalizer);
 }
 
@@ -586,13 +592,41 @@ fn the_labels_of_the_template_are_those_of_the_instance_beside_kubevirts_own() {
     assert_eq!(settle(&mut vm, Some(&there)), Step::Rest);
 }
 
+fn note_uids(vm: &mut VirtualMachine, uids: Value) {
+    let annotations = vm.metadata.annotations.get_or_insert_default();
+    annotations.insert(noted_claims::UIDS_ANNOTATION.into(), uids.to_string());
+}
+
+#[test]
+fn a_disk_of_its_own_that_was_noted_before_it_was_made_is_the_first_one_that_is_there() {
+    let mut vm = machine(RunStrategy::Halted);
+    vm.spec.template.as_mut().unwrap().spec.volumes = ["root", "data"]
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+        .map(|volume| serde_json::from_value(volume).unwrap())
+        .into();
+    let annotations = vm.metadata.annotations.get_or_insert_default();
+    annotations.insert("harvesterhci.io/removedPersistentVolumeClaims".into(), "root,data,somebodys".into());
+    note_uids(&mut vm, json!({"data": "1"}));
+    let there = [("root", "7"), ("data", "8"), ("somebodys", "9")];
+    let uids = there.map(|(name, uid)| (name.to_owned(), uid.to_owned())).into();
+    let (claims, images) = (BTreeMap::new(), BTreeSet::new());
+    let seen = Seen { claim_uids: &uids, ..look(&vm, None, &claims, &images) };
+    let annotation = r#"{"data":"1","root":"7"}"#.to_owned();
+    assert_eq!(binding_step(&seen), Some(Step::BindClaims { annotation }));
+    note_uids(&mut vm, json!({"data": "1", "root": "6"}));
+    let seen = Seen { claim_uids: &uids, ..look(&vm, None, &claims, &images) };
+    assert_eq!(binding_step(&seen), None);
+}
+
 #[test]
 fn an_ejected_disc_goes_when_neither_the_machine_nor_its_instance_names_it() {
     let mut vm = machine(RunStrategy::Always);
     vm.metadata
         .annotations
         .get_or_insert_default()
-        .insert(EJECTED_CLAIMS_ANNOTATION.into(), "disc, other".into());
+        .insert(EJECTED_CLAIMS_ANNOTATION.into(), "disc, other, unknown".into());
+    note_uids(&mut vm, json!({"disc": "1", "other": "2"}));
+    let noted = |name: &str, uid: &str| NotedClaim { name: name.into(), uid: uid.into() };
     let (claims, images) = (BTreeMap::new(), BTreeSet::new());
     let mut running = instance(Phase::Running);
     running.spec.volumes = vec![
@@ -600,18 +634,21 @@ fn an_ejected_disc_goes_when_neither_the_machine_nor_its_instance_names_it() {
             .unwrap(),
     ];
     let step = ejected_step(&look(&vm, Some(&running), &claims, &images));
-    assert_eq!(step, Some(Step::DeleteEjected { names: vec!["other".into()], held: vec!["disc".into()] }));
+    assert_eq!(
+        step,
+        Some(Step::DeleteEjected { claims: vec![noted("other", "2")], held: vec!["disc".into()] })
+    );
     vm.metadata.annotations.get_or_insert_default().insert(EJECTED_CLAIMS_ANNOTATION.into(), "disc".into());
     assert_eq!(ejected_step(&look(&vm, Some(&running), &claims, &images)), None, "it waits");
     running.spec.volumes.clear();
     let step = ejected_step(&look(&vm, Some(&running), &claims, &images));
-    assert_eq!(step, Some(Step::DeleteEjected { names: vec!["disc".into()], held: vec![] }));
+    assert_eq!(step, Some(Step::DeleteEjected { claims: vec![noted("disc", "1")], held: vec![] }));
     vm.spec.template.as_mut().unwrap().spec.volumes = vec![
         serde_json::from_value(json!({"name": "cd", "persistentVolumeClaim": {"claimName": "disc"}}))
             .unwrap(),
     ];
     let step = ejected_step(&look(&vm, Some(&running), &claims, &images));
-    assert_eq!(step, Some(Step::DeleteEjected { names: vec![], held: vec![] }), "it is in again");
+    assert_eq!(step, Some(Step::DeleteEjected { claims: vec![], held: vec![] }), "it is in again");
     vm.metadata.annotations = None;
     assert_eq!(ejected_step(&look(&vm, None, &claims, &images)), None);
 }

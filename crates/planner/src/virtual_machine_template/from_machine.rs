@@ -25,7 +25,8 @@ use sheaf_resources::kinds::{
     virtual_machine_template::{
         VirtualMachineTemplate,
         made_of::{
-            Exported, MADE_OF_ANNOTATION, MadeOf, TO_COPY_ANNOTATION, ToCopy, name_within, version_name,
+            Exported, MADE_OF_ANNOTATION, MadeOf, TO_COPY_ANNOTATION, ToCopy, name_within, secrets_of,
+            version_name,
         },
     },
     virtual_machine_template_version::{VirtualMachineTemplateVersion, VirtualMachineTemplateVersionSpec},
@@ -95,6 +96,10 @@ pub fn version_of(
     classes: &BTreeMap<String, String>,
 ) -> Result<VirtualMachineTemplateVersion, String> {
     let name = version_name(template, uid);
+    // Whoever asked for it was asked about those that the note names, and about no others.
+    if let Some(secret) = secrets_of(vm).iter().find(|secret| !wanted.secrets.contains(secret)) {
+        return Err(format!("its Secrets are no longer those that were meant: {secret} is new"));
+    }
     let mut source = VirtualMachineSource {
         metadata: ObjectMeta {
             labels: vm.metadata.labels.clone(),
@@ -286,8 +291,8 @@ mod tests {
         serde_json::from_value(whole).unwrap()
     }
 
-    const BARE: &str = r#"{"machine":"vm","uid":"mu"}"#;
-    const WITH_DATA: &str = r#"{"machine":"vm","uid":"mu","claims":["vm-root"]}"#;
+    const BARE: &str = r#"{"machine":"vm","uid":"mu","secrets":["keys","user"]}"#;
+    const WITH_DATA: &str = r#"{"machine":"vm","uid":"mu","secrets":["keys","user"],"claims":["vm-root"]}"#;
 
     #[track_caller]
     fn made(note: &str) -> VirtualMachineTemplateVersion {
@@ -394,8 +399,10 @@ mod tests {
         assert!(given_up(BARE, Some(other), &claims()).contains("is gone"));
         assert!(given_up("{", Some(machine()), &claims()).contains("cannot be read"));
         assert!(given_up(WITH_DATA, Some(machine()), &BTreeMap::new()).contains("its claim vm-root is gone"));
-        let fewer = r#"{"machine":"vm","uid":"mu","claims":[]}"#;
+        let fewer = r#"{"machine":"vm","uid":"mu","secrets":["keys","user"],"claims":[]}"#;
         assert!(given_up(fewer, Some(machine()), &claims()).contains("vm-root is new"));
+        let fewer = r#"{"machine":"vm","uid":"mu","secrets":["keys"]}"#;
+        assert!(given_up(fewer, Some(machine()), &claims()).contains("user is new"));
     }
 
     #[test]

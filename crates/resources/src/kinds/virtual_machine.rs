@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod claim_templates;
 pub mod instance;
+pub mod noted_claims;
 pub mod run_strategy;
 pub mod status;
 
@@ -41,6 +42,8 @@ pub const HOTPLUG_ANNOTATION: &str = "harvesterhci.io/enableCPUAndMemoryHotplug"
 pub const REMOVED_CLAIMS_ANNOTATION: &str = "harvesterhci.io/removedPersistentVolumeClaims";
 /// Claims of discs that were taken out of its drives, to delete once nobody holds them, separated by commas.
 pub const EJECTED_CLAIMS_ANNOTATION: &str = "sheaf.io/ejected-claims";
+/// Secrets of its own that are still to be made, by name, and what each is a copy of: a JSON object.
+pub const SECRETS_TO_COPY_ANNOTATION: &str = "sheaf.io/secrets-to-copy";
 /// On the template: the KeyPairs whose keys are in its user data, a JSON array of names. Terraform reads it
 /// without looking.
 pub const SSH_NAMES_ANNOTATION: &str = "harvesterhci.io/sshNames";
@@ -142,6 +145,7 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         }
     }
     errors.extend(validate_reserved_memory(new));
+    errors.extend(validate_ssh_names(new, old));
     errors.extend(claim_templates::validate(new, old));
     errors
 }
@@ -181,6 +185,23 @@ fn validate_reserved_memory(vm: &Value) -> Option<FieldError> {
         (Some(_), _) => return None,
     };
     Some(FieldError::invalid(&at, reserved, why))
+}
+
+/// Clients take it apart without looking whether they can.
+fn validate_ssh_names(new: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let noted = |vm: &Value| vm["spec"]["template"]["metadata"]["annotations"][SSH_NAMES_ANNOTATION].clone();
+    let names = noted(new);
+    if names.is_null() || old.is_some_and(|old| noted(old) == names) {
+        return None;
+    }
+    let names = text(&names).to_owned();
+    // A list that was never made is written so by clients.
+    if serde_json::from_str::<Option<Vec<String>>>(&names).is_ok() {
+        return None;
+    }
+    let at = FieldPath::new("spec").child("template").child("metadata").child("annotations");
+    let why = "must be a JSON array of the names of key pairs";
+    Some(FieldError::invalid(&at.key(SSH_NAMES_ANNOTATION), names, why))
 }
 
 impl VirtualMachine {

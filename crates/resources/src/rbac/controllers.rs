@@ -189,6 +189,8 @@ fn all() -> Vec<(&'static str, Vec<Value>)> {
                 on(&["create", "delete", "get", "list", "patch", "watch"], CORE, &["persistentvolumeclaims"]),
                 on(follow, HARVESTER, &["virtualmachineimages"]),
                 on(follow, STORAGE, &["storageclasses"]),
+                // Copies of what belongs to a template.
+                on(&["create", "get"], CORE, &["secrets"]),
                 on(&["create"], CORE, &["events"]),
             ],
         ),

@@ -28,6 +28,7 @@ use sheaf_resources::kinds::{
     virtual_machine_clone::RUN_STRATEGY_ANNOTATION,
     virtual_machine_instance::{VirtualMachineInstance, spec::VirtualMachineInstanceSpec},
     virtual_machine_restore::RETAIN,
+    virtual_machine_template::made_of::secrets_of,
 };
 
 use super::{Action, ActionCall, Input, Look, Outcome, ResourceActions, snapshot_quota};
@@ -146,27 +147,14 @@ impl ResourceActions for VirtualMachines {
     }
 
     fn fitting(&self, look: &Look, object: &Value) -> Vec<&'static str> {
-        let Ok(vm) =
-            serde_json::from_value::<VirtualMachine>(super::super::object::undressed(object.clone()))
-        else {
-            return Vec::new();
-        };
-        let namespace = vm.metadata.namespace.clone().unwrap_or_default();
-        let name = vm.metadata.name.clone().unwrap_or_default();
-        let found = look.get(KUBEVIRT, VMIS, &namespace, &name);
-        let found = found.and_then(|value| serde_json::from_value::<VirtualMachineInstance>(value).ok());
-        let instance = match &found {
-            Some(instance) => Instance::There(instance),
-            None if look.may_get(KUBEVIRT, VMIS, &namespace, &name) => Instance::Absent,
-            None => Instance::Hidden,
-        };
-        let seen = Seen {
-            vm: &vm,
-            instance,
-            snapshots: look.would_be_snapshotted(&namespace, object),
-            backups: has_backup(look, &vm, &namespace),
-        };
-        offered::offered(&seen).into_iter().map(Offer::as_str).collect()
+        let Some(vm) = machine_in(object) else { return Vec::new() };
+        let mut offers = sensible(look, object, &vm);
+        // What is made of it has its Secrets, too.
+        let namespace = vm.metadata.namespace.as_deref().unwrap_or_default();
+        if !secrets_of(&vm).iter().all(|secret| look.may_get("", "secrets", namespace, secret)) {
+            offers.retain(|offer| !matches!(offer, Offer::Clone | Offer::CreateTemplate));
+        }
+        offers.into_iter().map(Offer::as_str).collect()
     }
 
     async fn act(&self, call: &ActionCall<'_>) -> Result<Outcome, ApiError> {
@@ -197,7 +185,8 @@ impl ResourceActions for VirtualMachines {
             Offer::CpuAndMemoryHotplug => Box::pin(grow(call)).await,
             Offer::Clone => Box::pin(clone(call)).await,
             Offer::CreateTemplate => {
-                if !self.fitting(call.look, call.object).contains(&call.name) {
+                let vm = machine_in(call.object);
+                if !vm.is_some_and(|vm| sensible(call.look, call.object, &vm).contains(&offer)) {
                     let why = "no template is made of a machine that is just coming up or going down";
                     return Err(ApiError::unprocessable(why));
                 }
@@ -254,6 +243,29 @@ impl ResourceActions for VirtualMachines {
         let note = json!({"metadata": {"annotations": {REMOVED_CLAIMS_ANNOTATION: claims}}});
         call.errands.ask(&machine(call, Verb::Patch).with(MERGE_PATCH, note)).await.map(drop)
     }
+}
+
+fn machine_in(object: &Value) -> Option<VirtualMachine> {
+    serde_json::from_value(super::super::object::undressed(object.clone())).ok()
+}
+
+/// What makes sense as the machine stands, whatever becomes of its Secrets.
+fn sensible(look: &Look, object: &Value, vm: &VirtualMachine) -> Vec<Offer> {
+    let namespace = vm.metadata.namespace.clone().unwrap_or_default();
+    let name = vm.metadata.name.clone().unwrap_or_default();
+    let found = look.get(KUBEVIRT, VMIS, &namespace, &name);
+    let found = found.and_then(|value| serde_json::from_value::<VirtualMachineInstance>(value).ok());
+    let instance = match &found {
+        Some(instance) => Instance::There(instance),
+        None if look.may_get(KUBEVIRT, VMIS, &namespace, &name) => Instance::Absent,
+        None => Instance::Hidden,
+    };
+    offered::offered(&Seen {
+        vm,
+        instance,
+        snapshots: look.would_be_snapshotted(&namespace, object),
+        backups: has_backup(look, vm, &namespace),
+    })
 }
 
 /// Which claims go with a machine, as it says itself.

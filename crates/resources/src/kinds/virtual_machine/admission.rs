@@ -146,7 +146,10 @@ fn complete_machine(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, aroun
     let former = old.and_then(|old| old.spec.template.as_ref()).map(|template| &template.spec);
     let Some(template) = vm.spec.template.as_mut() else { return };
     let annotations = template.metadata.annotations.get_or_insert_default();
-    annotations.entry(SSH_NAMES_ANNOTATION.into()).or_insert_with(|| "[]".into());
+    let names = annotations.entry(SSH_NAMES_ANNOTATION.into()).or_default();
+    if names.trim().is_empty() {
+        *names = "[]".into();
+    }
     let spec = &mut template.spec;
 
     if spec.architecture.is_empty() {

@@ -30,6 +30,9 @@ pub struct MadeOf {
     pub machine: String,
     /// That one, and no other of its name.
     pub uid: String,
+    /// The Secrets that are copied along, which are all that the machine names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// The claims whose disks become images, which are all that the machine has. None of them when left out: machines
     /// of the template begin with disks like those it was made with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,6 +70,12 @@ pub fn claims_of(vm: &VirtualMachine) -> Vec<String> {
     claims
 }
 
+/// The Secrets that a machine names, each once.
+pub fn secrets_of(vm: &VirtualMachine) -> Vec<String> {
+    let names = vm.spec.template.iter().flat_map(|template| template.spec.secret_names());
+    names.map(str::to_owned).collect()
+}
+
 /// What the version is called that is made of a machine for the template: always the same, so that it is made once.
 pub fn version_name(template: &str, uid: &str) -> String {
     format!("{template}-{}", short_mark(uid, MARK_LENGTH))
@@ -98,10 +107,15 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written_and_with_nothing_unknown_in_it() {
-        let note = MadeOf { machine: "vm".into(), uid: "u".into(), claims: Some(vec!["root".into()]) };
+        let note = MadeOf {
+            machine: "vm".into(),
+            uid: "u".into(),
+            secrets: vec!["seed".into()],
+            claims: Some(vec!["root".into()]),
+        };
         let text = serde_json::to_string(&note).unwrap();
         assert_eq!(serde_json::from_str::<MadeOf>(&text).unwrap(), note);
-        assert!(serde_json::from_str::<MadeOf>(r#"{"machine":"vm","uid":"u","secrets":["s"]}"#).is_err());
+        assert!(serde_json::from_str::<MadeOf>(r#"{"machine":"vm","uid":"u","images":["s"]}"#).is_err());
         assert!(serde_json::from_str::<MadeOf>("[]").is_err());
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sheaf_planner::virtual_machine_template::from_machine;
 use sheaf_resources::kinds::{
     virtual_machine::VirtualMachine,
-    virtual_machine_template::made_of::{MADE_OF_ANNOTATION, MadeOf, claims_of},
+    virtual_machine_template::made_of::{MADE_OF_ANNOTATION, MadeOf, claims_of, secrets_of},
     virtual_machine_template_version,
 };
 
@@ -38,6 +38,7 @@ pub(super) async fn create_template(call: &ActionCall<'_>) -> Result<Outcome, Ap
     let made_of = MadeOf {
         machine: call.object_name.to_owned(),
         uid: vm.metadata.uid.clone().unwrap_or_default(),
+        secrets: secrets_of(&vm),
         claims: with_data.then(|| claims_of(&vm)),
     };
     check(call, name, &vm, &made_of).await?;
