@@ -279,7 +279,7 @@ mod tests {
 
     /// Terraform takes `Initialized` that is False and has words for the end of it.
     #[test]
-    fn trap_an_image_on_its_way_is_never_uninitialised_with_words() {
+    fn trap_13_an_image_on_its_way_is_never_uninitialised_with_words() {
         let failed = |at| Found::Failed { at, why: "404 Not Found".into() };
         for source in ["download", "upload", "clone", "export-from-volume"] {
             let mut image = image(source);

@@ -85,6 +85,13 @@ pub fn of(object: &Value) -> Summary {
         Some(_) | None => {}
     }
     draft.read_phase(text(&object["status"]["phase"]));
+    if draft.name.is_empty() && object["kind"] == "Node" && object["spec"]["unschedulable"] == true {
+        let is_drained = conditions.iter().any(|one| one["type"] == "Drained" && one["status"] == "True");
+        match is_drained {
+            true => draft.be("drained", "nothing runs on it, and nothing is placed on it"),
+            false => draft.be("cordoned", "nothing more is placed on it"),
+        }
+    }
     if draft.name.is_empty() {
         let (seen, wanted) = (&object["status"]["observedGeneration"], &object["metadata"]["generation"]);
         match seen.is_number() && wanted.is_number() && seen != wanted {
@@ -234,6 +241,23 @@ mod tests {
     fn an_object_that_says_nothing_is_active() {
         assert_eq!(told(&json!({"metadata": {}})), ("active".into(), false, false));
         assert_eq!(of(&json!({})).message, "Resource is current");
+    }
+
+    #[test]
+    fn a_node_that_takes_nothing_more_is_cordoned_unless_there_is_worse_to_say() {
+        let node = |conditions: Value| json!({"kind": "Node", "spec": {"unschedulable": true}, "status": {"conditions": conditions}});
+        let ready = json!({"type": "Ready", "status": "True"});
+        assert_eq!(told(&node(json!([ready]))), ("cordoned".into(), false, false));
+        let drained = json!([ready, {"type": "Drained", "status": "True"}]);
+        assert_eq!(told(&node(drained)), ("drained".into(), false, false));
+        let gone = json!([{"type": "Ready", "status": "Unknown", "message": "no sign of it"}]);
+        assert_eq!(told(&node(gone)), ("unavailable".into(), true, false));
+        let mut open = node(json!([ready]));
+        open["spec"] = json!({"unschedulable": false});
+        assert_eq!(told(&open), ("active".into(), false, false));
+        open["spec"] = json!({"unschedulable": true});
+        open["kind"] = "Thing".into();
+        assert_eq!(told(&open), ("active".into(), false, false));
     }
 
     #[test]

@@ -29,10 +29,15 @@ use crate::{
 /// How long a login lasts at most.
 const SESSION_MILLIS: i64 = 16 * 3600 * 1000;
 const LOCAL: &str = "/v3-public/localProviders/local";
+/// The certificate authority, for whoever is about to trust it: they know its sum from elsewhere.
+const CA_CERTS: &str = "/cacerts";
 
 /// Whether anybody may ask there, without having said who they are.
 pub(crate) fn is_public(path: &str) -> bool {
-    path.starts_with("/v3-public/") || path.starts_with("/v1-public/") || path == "/v3-public"
+    path.starts_with("/v3-public/")
+        || path.starts_with("/v1-public/")
+        || path == "/v3-public"
+        || path == CA_CERTS
 }
 
 /// Whether somebody wants to sign in. Nothing else of what strangers send is read.
@@ -69,6 +74,10 @@ impl ApiServer {
         };
         let path = path.trim_end_matches('/');
         let document = match path {
+            CA_CERTS if matches!(parts.method, Method::GET | Method::HEAD) => {
+                return Ok(respond::text(success::OK, self.config.ca_pem.clone()));
+            }
+            CA_CERTS => return Err(ApiError::method_not_allowed()),
             "/v3-public" => json!({
                 "type": "collection", "links": {
                     "self": link(path), "authProviders": link("/v3-public/authProviders"),

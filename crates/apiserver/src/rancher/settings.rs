@@ -1,5 +1,7 @@
 //! The settings of a dashboard: `/v1/management.cattle.io.settings`, and `/v3/settings` for older clients.
 //!
+//! `cacerts` is among them as Rancher has it, and is what the node's certificates say: nobody stored it.
+//!
 //! Who has not signed in, or must choose a password first, sees what the page to sign in on is made of and nothing else.
 //! Everybody else reads and writes them as roles say.
 
@@ -25,6 +27,8 @@ use crate::{
 const KIND: &str = "management.cattle.io.setting";
 const STEVE_PLURAL: &str = "management.cattle.io.settings";
 const NAMED: Named<'static> = Named { group: GROUP, resource: PLURAL };
+/// The certificate authority that clients of this server trust.
+const CA_CERTS: &str = "cacerts";
 const OBJECTS: (&str, &str, &str) = (GROUP, "v3", PLURAL);
 
 impl ApiServer {
@@ -42,6 +46,10 @@ impl ApiServer {
             }
             (&Method::GET | &Method::HEAD, name) => {
                 let setting = match is_limited(asked) {
+                    _ if name == CA_CERTS => {
+                        let _seat = self.seat_of(asked).await?;
+                        Some(self.authority())
+                    }
                     // What is not shown to them is not there.
                     true => {
                         let _seat = self.seat_of(asked).await?;
@@ -57,6 +65,9 @@ impl ApiServer {
                     None => Err(ApiError::not_found(NAMED, name)),
                 }
             }
+            (&Method::PUT, CA_CERTS) => {
+                Err(ApiError::refused(NAMED, CA_CERTS, "it is settled by the server"))
+            }
             (&Method::PUT, name) if !name.is_empty() => self.write_setting(asked, name).await,
             _ => Err(ApiError::method_not_allowed()),
         }
@@ -69,12 +80,20 @@ impl ApiServer {
             return Ok(self.public_settings());
         }
         let list = asked.errands.ask(&Errand::new(Verb::List, OBJECTS, "", "")).await?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+        let mut settings = list["items"].as_array().cloned().unwrap_or_default();
+        settings.push(self.authority());
+        settings.sort_by(|one, other| text(one, "/metadata/name").cmp(text(other, "/metadata/name")));
+        Ok(settings)
     }
 
     fn public_settings(&self) -> Vec<Value> {
         let public = ALL.iter().filter(|known| known.public);
-        public.filter_map(|known| self.management_setting(known.name)).collect()
+        let public = public.filter_map(|known| self.management_setting(known.name));
+        [self.authority()].into_iter().chain(public).collect()
+    }
+
+    fn authority(&self) -> Value {
+        json!({"metadata": {"name": CA_CERTS}, "default": "", "value": self.config.ca_pem})
     }
 
     fn management_setting(&self, name: &str) -> Option<Value> {
@@ -100,9 +119,10 @@ impl ApiServer {
 
     fn shown(&self, asked: &Asked<'_>, mut setting: Value) -> Value {
         let name = text(&setting, "/metadata/name").to_owned();
-        let is_public = known(&name).is_some_and(|known| known.public);
+        let is_public = name == CA_CERTS || known(&name).is_some_and(|known| known.public);
         let is_custom = !text(&setting, "/value").is_empty();
-        let may_update = !is_limited(asked) && self.may(asked.user, "update", GROUP, PLURAL, &name);
+        let may_update =
+            name != CA_CERTS && !is_limited(asked) && self.may(asked.user, "update", GROUP, PLURAL, &name);
         let links: &[&str] = match may_update {
             true => &["self", "update"],
             false => &["self"],

@@ -152,7 +152,11 @@ impl ApiServer {
         };
         let asked = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let mut create_types = Map::new();
-        let makes_some = !ask.rights.reach(Verb::Create, kind).is_nowhere();
+        // In the namespace that is asked for, or in any.
+        let makes_some = match ask.named.namespace.as_str() {
+            "" => !ask.rights.reach(Verb::Create, kind).is_nowhere(),
+            namespace => ask.rights.may_to(Verb::Create, kind, namespace, ""),
+        };
         if makes_some {
             create_types.insert(id.clone(), collection.clone().into());
         }

@@ -23,7 +23,7 @@ use super::{
     rights::Rights,
 };
 use crate::{
-    ApiServer,
+    ApiServer, admission,
     registry::Served,
     request::{Query, Verb},
     rest::table,
@@ -217,7 +217,11 @@ impl Dresser {
         let is_changed = actions::of(&self.served.kind).is_none_or(|actions| actions.is_changed());
         for (verb, link) in [(Verb::Update, "update"), (Verb::Patch, "patch"), (Verb::Delete, "remove")] {
             let may = || self.rights.may_to(verb, &self.served.kind, namespace, name);
-            if (is_changed || verb == Verb::Delete) && may() {
+            let is_taken = match verb {
+                Verb::Delete => admission::is_kept(&self.served.kind, namespace, name).is_none(),
+                _ => is_changed,
+            };
+            if is_taken && may() {
                 links.insert(link.into(), own.clone().into());
             }
         }

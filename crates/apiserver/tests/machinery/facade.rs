@@ -274,6 +274,7 @@ async fn who_has_a_role_in_one_namespace_sees_that_and_no_more() {
             house.post(&maps, json!({"metadata": {"name": map}})).await.ok();
         }
     }
+    let admin = house.user.clone();
     as_viewer(&mut house, "team").await;
     assert_eq!(ids(&house.get("/v1/configmaps").await.ok()), ["team/m1", "team/m2", "team/m3"]);
     assert_eq!(ids(&house.get("/v1/namespaces").await.ok()), ["team"]);
@@ -297,6 +298,16 @@ async fn who_has_a_role_in_one_namespace_sees_that_and_no_more() {
     assert_eq!(keys(&shown["links"]), ["self", "view"], "nothing that they may not");
     assert!(house.get("/v1/configmaps").await.ok()["createTypes"].as_object().unwrap().is_empty());
     assert_eq!(house.delete("/v1/configmaps/team/m1").await.code, 403);
+    // Who may make some in one namespace is not told that they may in another.
+    let viewer = std::mem::replace(&mut house.user, admin);
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "list"]}]);
+    allow(&house, "other", "maker", rules).await;
+    house.user = viewer;
+    for (collection, makes) in [("configmaps", true), ("configmaps/other", true), ("configmaps/team", false)]
+    {
+        let listed = house.get(&format!("/v1/{collection}")).await.ok();
+        assert_eq!(!listed["createTypes"].as_object().unwrap().is_empty(), makes, "{collection}");
+    }
     assert_eq!(house.put("/v1/configmaps/team/m1", shown).await.code, 403);
     // Settings are read by name.
     let settings = house.get("/v1/harvesterhci.io.settings").await.ok();
@@ -356,4 +367,24 @@ async fn owners_are_told_as_relationships() {
         shown["metadata"]["relationships"],
         json!([{"rel": "owner", "fromType": "kubevirt.io.virtualmachine", "fromId": "default/m"}])
     );
+}
+
+#[tokio::test]
+async fn what_is_never_deleted_has_no_link_to_remove_it() {
+    let house = House::new().await;
+    for kept in [
+        "harvesterhci.io.settings/server-version",
+        "harvester/harvesterhci.io.settings/server-version",
+        "namespaces/kube-system",
+    ] {
+        let path = format!("/v1/{kept}");
+        let shown = house.get(&path).await.ok();
+        assert!(shown["links"]["remove"].is_null() && shown["links"]["update"].is_string(), "{kept}");
+        assert_eq!(house.delete(&path).await.code, 403, "{kept}");
+    }
+    let addons = house.get("/v1/harvesterhci.io.addons").await.ok();
+    let shipped = &addons["data"][0];
+    assert!(shipped["links"]["self"].is_string() && shipped["links"]["remove"].is_null(), "{shipped}");
+    house.config_map("own", json!({})).await;
+    assert!(house.get("/v1/configmaps/default/own").await.ok()["links"]["remove"].is_string());
 }

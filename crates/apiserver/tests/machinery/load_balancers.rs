@@ -45,7 +45,7 @@ fn pool(name: &str, subnet: &str, scope: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_provider_writes_the_address_with_the_rest_and_nothing_else_of_the_status() {
+async fn trap_7_a_cloud_provider_writes_the_address_with_the_rest_and_nothing_else_of_the_status() {
     let house = House::new().await;
     bind(&house, "ccm", "harvesterhci.io:cloudprovider").await;
     let ccm = asked_as(&house, user("ccm"));

@@ -158,8 +158,10 @@ async fn a_node_is_cordoned_and_uncordoned_and_says_why_it_is_not_emptied() {
     act(&house, node, "cordon", json!({})).await;
     assert_eq!(house.get("/api/v1/nodes/n1").await.ok()["spec"]["unschedulable"], true);
     assert_eq!(offered(&house, node).await, [asked.as_slice(), &["uncordon"]].concat());
+    assert_eq!(house.get(node).await.ok()["metadata"]["state"]["name"], "cordoned");
     act(&house, node, "uncordon", json!({})).await;
     assert_ne!(house.get("/api/v1/nodes/n1").await.ok()["spec"]["unschedulable"], true);
+    assert_ne!(house.get(node).await.ok()["metadata"]["state"]["name"], "cordoned");
     let (code, why) = refused(&house, node, "maintenancePossible", json!({})).await;
     assert_eq!(code, 403);
     assert!(why.contains("cannot be moved"), "{why}");

@@ -317,6 +317,56 @@ async fn a_kubeconfig_is_its_asker_s_and_lasts_as_long_as_the_setting_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_is_a_kubeconfigs_by_its_mark_and_not_by_what_somebody_wrote_on_it() {
+    let house = House::new().await;
+    let anna = join(&house, "anna").await;
+    let kind = "authn.management.cattle.io/kind";
+    let wish = json!({"description": "Kubeconfig token", "labels": {kind: "kubeconfig"},
+        "metadata": {"labels": {kind: "kubeconfig"}}});
+    let made = bearing(&house, &anna, Method::POST, "/v3/tokens", wish).await.ok();
+    let action = "/v3/clusters/local?action=generateKubeconfig";
+    bearing(&house, &anna, Method::POST, action, Value::Null).await.ok();
+    let all = bearing(&house, &anna, Method::GET, "/v3/tokens", Value::Null).await.ok();
+    let marked: Vec<bool> = all["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|token| token["description"] == "Kubeconfig token")
+        .map(|token| {
+            assert_eq!(token["labels"][kind] == "kubeconfig", token["id"] != made["id"], "{token}");
+            token["labels"][kind] == "kubeconfig"
+        })
+        .collect();
+    assert_eq!(marked.iter().filter(|marked| **marked).count(), 1, "{all}");
+    assert_eq!(marked.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_authority_is_shown_to_everybody() {
+    let house = House::new().await;
+    let anna = join(&house, "anna").await;
+    let asked = ask(&house, Method::GET, "/cacerts", &[], "").await;
+    assert_eq!(asked.code, 200);
+    let pem = asked.text.clone();
+    assert_eq!(pem, crate::house::CA_PEM, "as it is, since clients take its sum");
+    assert_eq!(ask(&house, Method::POST, "/cacerts", &[], "").await.code, 405);
+    let settings = ["/v3/settings", "/v1/management.cattle.io.settings"];
+    for setting in settings.map(|all| format!("{all}/cacerts")) {
+        assert_eq!(ask(&house, Method::GET, &setting, &[], "").await.ok()["value"], *pem, "{setting}");
+        let shown = bearing(&house, &anna, Method::GET, &setting, Value::Null).await.ok();
+        assert_eq!((&shown["id"], &shown["value"]), (&json!("cacerts"), &json!(pem)), "{setting}");
+        assert!(shown["links"]["update"].is_null() && shown["links"]["remove"].is_null());
+        let other = json!({"value": "x"});
+        assert_eq!(bearing(&house, &anna, Method::PUT, &setting, other).await.code, 403, "{setting}");
+    }
+    for all in settings {
+        let all = ask(&house, Method::GET, all, &[], "").await.ok();
+        let mut ids = all["data"].as_array().unwrap().iter().map(|setting| &setting["id"]);
+        assert!(ids.any(|id| id == "cacerts"), "{all}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn settings_are_shown_as_far_as_one_may_see_them() {
     let house = House::new().await;
     let (root, anna) = (join_admin(&house, "root").await, join(&house, "anna").await);

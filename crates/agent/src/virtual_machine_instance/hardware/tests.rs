@@ -273,6 +273,23 @@ fn a_serial_number_that_is_only_the_name_is_cut_and_one_that_was_chosen_is_not()
     assert_eq!(serial(&chosen), chosen);
 }
 
+/// The CSI driver looks for a link below `/dev/disk/by-id` that has the whole name of the claim in it, which udev makes of the
+/// identification of a SCSI disk. A serial number has not so much room, and a virtio disk has nothing else.
+#[test]
+fn trap_8_a_disk_on_scsi_is_found_by_the_whole_name_of_its_claim() {
+    let claim = "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f";
+    assert_eq!(claim.len(), 40);
+    let id = |bus: &str, serial: &str| {
+        let disks = json!([{"name": "data", "disk": {"bus": bus}, "serial": serial}]);
+        let volumes =
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim, "hotpluggable": true}}]);
+        build(&instance(json!({"devices": {"disks": disks}}), volumes)).disks[0].device_id.clone()
+    };
+    assert_eq!(id("scsi", "").as_deref(), Some(claim));
+    assert_eq!(id("scsi", "data").as_deref(), Some(claim), "whatever serial number it was given");
+    assert_eq!(id("virtio", ""), None);
+}
+
 #[test]
 fn memory_has_room_to_grow_only_where_more_was_declared() {
     let most = |memory: Value| build(&instance(json!({"memory": memory}), json!([]))).max_memory_mib;

@@ -63,7 +63,7 @@ fn report(
 const RUNNING: Seen = Seen::Running { paused: false };
 
 #[test]
-fn a_running_machine_has_its_addresses_from_the_first_moment_in_the_order_of_the_spec() {
+fn trap_2_a_running_machine_has_its_addresses_from_the_first_moment_in_the_order_of_the_spec() {
     let status = report(&instance(), RUNNING, Phase::Running, None, None);
     let seen: Vec<_> = status.interfaces.iter().map(|i| (i.name.as_str(), i.ip_address.as_str())).collect();
     assert_eq!(seen, [("second", "10.52.0.12"), ("first", "10.52.0.11")]);
