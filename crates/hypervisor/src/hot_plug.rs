@@ -29,6 +29,8 @@ use crate::{
 
 /// The name under which QEMU is handed a tap.
 const TAP: &str = "tap";
+/// How often a tray is opened that a guest shuts again.
+const TRAY_TRIES: u32 = 8;
 
 impl Hypervisor {
     /// Plugs a disk into a running machine. `layers` are its files, from the bottom up.
@@ -193,9 +195,18 @@ impl Hypervisor {
         };
         self.hand_in(id, monitor, disc, layers).await?;
         let device = disk_device::device_id(disc);
-        monitor.open_tray(&device, true).await.map_err(failed)?;
-        self.after(Step::TrayOpened);
-        monitor.insert_medium(&device, &node).await.map_err(failed)?;
+        let mut tries = 0;
+        loop {
+            monitor.open_tray(&device, true).await.map_err(failed)?;
+            self.after(Step::TrayOpened);
+            match monitor.insert_medium(&device, &node).await {
+                // A guest that looks at its drives just now may have shut it again.
+                Err(QmpError::Refused { desc, .. }) if desc.contains("not open") && tries < TRAY_TRIES => {
+                    tries += 1
+                }
+                inserted => break inserted.map_err(failed)?,
+            }
+        }
         self.after(Step::MediumInserted);
         self.close_tray(id, monitor, disc).await
     }
