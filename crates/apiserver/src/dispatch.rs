@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     ApiServer, KUBERNETES_VERSION,
-    audit::Trail,
+    audit::{Trail, reading},
     authorization::{self, Decision},
     body, console, discovery,
     fairness::queues::Seat,
@@ -138,6 +138,9 @@ impl ApiServer {
                 }
                 if let Some(bundle) = support_bundle::asked(path) {
                     return self.answer_bundle(parts, query, &bundle, &user, trail).await;
+                }
+                if reading::is_asked(path) {
+                    return self.answer_audit(parts, query, &user, trail).await;
                 }
                 if let Some(address) = steve::address::read(path, query) {
                     // Boxed, because what it does may be a whole request again, and stacks are short.
@@ -352,7 +355,7 @@ impl ApiServer {
         }
     }
 
-    fn authorize_path(
+    pub(crate) fn authorize_path(
         &self,
         user: &User,
         method: &str,
@@ -536,6 +539,7 @@ fn root_paths(catalogue: &Catalogue) -> Vec<String> {
         "/api",
         "/api/v1",
         "/apis",
+        reading::PATH,
         "/healthz",
         "/livez",
         "/metrics",

@@ -156,6 +156,11 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
+    /// Of everything that was given, in its order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     pub fn flag(&self, key: &str) -> bool {
         self.0.iter().find(|(k, _)| k == key).is_some_and(|(_, v)| is_yes(v))
     }

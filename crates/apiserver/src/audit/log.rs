@@ -25,7 +25,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 use sheaf_world::Clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::event;
 
@@ -59,6 +59,32 @@ impl Default for Limits {
 pub struct Log {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    whereabouts: Whereabouts,
+}
+
+/// Where the files of a log are, for those who read it.
+#[derive(Clone, Debug)]
+pub struct Whereabouts {
+    path: PathBuf,
+    /// How many there can be.
+    pub files: usize,
+}
+
+impl Whereabouts {
+    /// The n-th file, of which the first is being written.
+    pub fn open(&self, n: usize) -> io::Result<File> {
+        let not_following = OFlags::NOFOLLOW.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(not_following).open(numbered(&self.path, n))?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is not a file")),
+        }
+    }
+
+    /// Of the one that is being written.
+    pub fn metadata(&self) -> io::Result<fs::Metadata> {
+        fs::symlink_metadata(&self.path)
+    }
 }
 
 #[derive(Debug)]
@@ -70,6 +96,8 @@ struct Shared {
     done: Condvar,
     /// There is room again for those who wait.
     room: Notify,
+    /// How often something was written, for those who read along.
+    written: watch::Sender<u64>,
     /// Bytes that may wait; fewer in tests.
     capacity: usize,
 }
@@ -109,12 +137,14 @@ impl Log {
             work: Condvar::new(),
             done: Condvar::new(),
             room: Notify::new(),
+            written: watch::Sender::new(0),
             capacity,
         });
+        let whereabouts = Whereabouts { path: path.to_owned(), files: limits.files.max(1) };
         let of_thread = shared.clone();
         let writer =
             thread::Builder::new().name("audit".into()).spawn(move || of_thread.write(files, &clock))?;
-        Ok(Arc::new(Log { shared, writer: Mutex::new(Some(writer)) }))
+        Ok(Arc::new(Log { shared, writer: Mutex::new(Some(writer)), whereabouts }))
     }
 
     /// Takes a line, waiting for room for a moment at most.
@@ -143,6 +173,15 @@ impl Log {
             pending.missing += 1;
             pending.tally.dropped += 1;
         }
+    }
+
+    pub fn whereabouts(&self) -> &Whereabouts {
+        &self.whereabouts
+    }
+
+    /// Changes whenever there is more in the files.
+    pub fn written(&self) -> watch::Receiver<u64> {
+        self.shared.written.subscribe()
     }
 
     pub fn tally(&self) -> Tally {
@@ -226,6 +265,7 @@ impl Shared {
             if let Err(error) = &written {
                 tracing::warn!(%error, path = %files.path.display(), lines = count, "the audit log cannot be written");
             }
+            self.written.send_modify(|times| *times += 1);
             let mut pending = self.pending.lock();
             if written.is_err() {
                 pending.tally.failed += count;
@@ -294,27 +334,30 @@ impl Files {
     /// Makes room for a new file. Once that is done it is not done again for want of the new one: every time would push
     /// the oldest out.
     fn step_aside(&mut self) -> io::Result<()> {
-        let numbered = |n: usize| match n {
-            0 => self.path.clone(),
-            n => {
-                let mut name = self.path.clone().into_os_string();
-                name.push(format!(".{n}"));
-                name.into()
-            }
-        };
         let last = self.limits.files.max(1) - 1;
         if last == 0 {
             fs::remove_file(&self.path)?;
         }
         // The rename replaces, so the oldest goes by the first of them.
         for n in (0..last).rev() {
-            match fs::rename(numbered(n), numbered(n + 1)) {
+            match fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1)) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
                 _ => {}
             }
         }
         self.file = None;
         Ok(())
+    }
+}
+
+fn numbered(path: &Path, n: usize) -> PathBuf {
+    match n {
+        0 => path.to_owned(),
+        n => {
+            let mut name = path.to_owned().into_os_string();
+            name.push(format!(".{n}"));
+            name.into()
+        }
     }
 }
 

@@ -130,11 +130,13 @@ async fn a_disk_that_takes_nothing_is_counted_and_stops_nobody() {
         work: Condvar::new(),
         done: Condvar::new(),
         room: Notify::new(),
+        written: watch::Sender::new(0),
         capacity: PENDING,
     });
     let (of_thread, clock) = (shared.clone(), clock());
     let writer = thread::spawn(move || of_thread.write(files, &clock));
-    let log = Log { shared, writer: Mutex::new(Some(writer)) };
+    let whereabouts = Whereabouts { path: dir.log(), files: 1 };
+    let log = Log { shared, writer: Mutex::new(Some(writer)), whereabouts };
     log.put(b"one\n").await;
     log.flush();
     log.put(b"two\n").await;

@@ -13,6 +13,7 @@
 //! - The line's `auditID` is in the answer's `Audit-Id`, also where nothing is logged.
 //! - Nothing secret is in it: see [`redaction`], which decides by kind and drops what it does not know to be harmless.
 //! - Requests do not wait for it for longer than a moment: see [`log`].
+//! - Who may, reads it through the API, too: see [`reading`].
 //!
 //! Deliberately absent: rules per resource. There is one level for all, and a fixed list of what is not worth a line
 //! ([`policy`]).
@@ -20,6 +21,7 @@
 mod event;
 pub mod log;
 mod policy;
+pub mod reading;
 pub mod redaction;
 mod tallies;
 mod trail;
@@ -51,12 +53,13 @@ pub struct Audit {
     recording: Option<Recording>,
     world: World,
     ids: Ids,
+    room: reading::Room,
 }
 
 impl Audit {
     pub fn new(recording: Option<Recording>, world: &World) -> Self {
         let ids = Ids { start: world.chance.bytes(), count: AtomicU64::new(0) };
-        Audit { recording, world: world.clone(), ids }
+        Audit { recording, world: world.clone(), ids, room: reading::Room::default() }
     }
 
     /// Where lines go, unless they go nowhere.

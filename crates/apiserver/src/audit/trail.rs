@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::{
     Audit, Level,
     event::{Event, Outcome, Stage},
-    policy,
+    policy, reading,
     redaction::{self, Shown, shown_uri},
 };
 use crate::{
@@ -171,7 +171,8 @@ impl Trail {
         let goes_on = match &*self.target {
             _ if response.status() == success::HANDED_OVER => true,
             Target::Resource(request) => request.verb == Verb::Watch && error.is_none(),
-            Target::Path(_) => false,
+            // Of what is streamed from here, one thing does not end by itself.
+            Target::Path(path) => reading::is_asked(path) && matches!(response.body(), ApiBody::Stream(_)),
         };
         if goes_on {
             recording.log.put(&self.line(Stage::ResponseStarted, Shown::Nothing)).await;

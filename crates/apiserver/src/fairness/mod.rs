@@ -46,6 +46,8 @@ const ELECTION_SEATS: usize = 16;
 const OBJECTS: usize = 100;
 /// As many bytes of a body are.
 const BYTES: usize = 96 * 1024;
+/// Seats for a look through the audit log.
+const READING_BACK: usize = 8;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Among whom a request waits.
@@ -179,6 +181,7 @@ impl ApiServer {
             "healthz" | "livez" | "readyz" => (Level::Exempt, 1),
             // These documents describe everything that is served, and may have to be written first.
             "openapi" => (level, WIDEST),
+            "audit" => (level, READING_BACK),
             _ => (level, 1),
         };
         self.fairness.seat(level, user, width).await

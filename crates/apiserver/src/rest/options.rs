@@ -183,12 +183,17 @@ pub fn limit(query: &Query) -> Result<usize, ApiError> {
     }
 }
 
+/// Longer than that nothing lasts, and later than that no clock counts.
+const LONGEST_TIMEOUT_SECS: u64 = 365 * 86_400;
+
 pub fn timeout_seconds(query: &Query) -> Result<Option<u64>, ApiError> {
     match query.get("timeoutSeconds") {
         None => Ok(None),
         Some(text) => text
             .parse::<i64>()
-            .map(|seconds| u64::try_from(seconds).ok().filter(|s| *s > 0))
+            .map(|seconds| {
+                u64::try_from(seconds).ok().filter(|s| *s > 0).map(|s| s.min(LONGEST_TIMEOUT_SECS))
+            })
             .map_err(|_| ApiError::bad_request(format!("timeoutSeconds: {text:?} is not a whole number"))),
     }
 }
@@ -284,6 +289,15 @@ mod tests {
 
     fn query(text: &str) -> Query {
         Query::parse(Some(text))
+    }
+
+    #[test]
+    fn no_timeout_is_so_long_that_its_end_cannot_be_told() {
+        let longest = timeout_seconds(&query("timeoutSeconds=9223372036854775807")).unwrap().unwrap();
+        assert!(tokio::time::Instant::now().checked_add(std::time::Duration::from_secs(longest)).is_some());
+        assert_eq!(longest, LONGEST_TIMEOUT_SECS);
+        assert_eq!(timeout_seconds(&query("timeoutSeconds=30")).unwrap(), Some(30));
+        assert_eq!(timeout_seconds(&query("timeoutSeconds=-1")).unwrap(), None);
     }
 
     #[test]
