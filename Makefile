@@ -36,7 +36,7 @@ screenshots: build ## Take pictures of every page of the web console, into ./scr
 
 bench: build ## Measure speed and memory; the table also goes to bench/results/
 	@scripts/install-packages test
-	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache cargo bench --locked --package sheaf-tests --bench api --bench machines --bench storage
+	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" SHEAF_BROWSER="$$(scripts/build-browser)" scripts/with-cache cargo bench --locked --package sheaf-tests --bench api --bench machines --bench storage --bench console
 
 bench-peer: build ## Measure the original API server and Sheaf side by side; the table also goes to bench/results/
 	@scripts/install-packages build test

@@ -8,6 +8,7 @@
 
 pub mod audit_log;
 pub mod bench;
+pub mod browser;
 pub mod definitions;
 pub mod http;
 pub mod kube_rs;

@@ -15,7 +15,9 @@ use std::{
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr},
+    termios::{
+        LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
+    },
 };
 
 use crate::patience;
@@ -26,6 +28,8 @@ pub struct Terminal {
     theirs: File,
     screen: Receiver<Vec<u8>>,
     unread: String,
+    /// Everything that was ever shown.
+    all: String,
 }
 
 impl Terminal {
@@ -51,7 +55,7 @@ impl Terminal {
                 }
             }
         });
-        Terminal { keys, theirs, screen, unread: String::new() }
+        Terminal { keys, theirs, screen, unread: String::new(), all: String::new() }
     }
 
     /// Sets it as no program would by itself, so that settings put back are told from settings made up.
@@ -85,6 +89,23 @@ impl Terminal {
         self.keys.write_all(keys).unwrap();
     }
 
+    /// Everything that was shown so far.
+    pub fn everything(&mut self) -> String {
+        while let Ok(piece) = self.screen.recv_timeout(Duration::from_millis(300)) {
+            let piece = String::from_utf8_lossy(&piece);
+            self.unread += &piece;
+            self.all += &piece;
+        }
+        self.all.clone()
+    }
+
+    /// Sets how many columns it has.
+    pub fn is_so_wide(&self, columns: u16) {
+        let mut size = tcgetwinsize(&self.theirs).unwrap();
+        (size.ws_col, size.ws_row) = (columns, 40);
+        tcsetwinsize(&self.theirs, size).unwrap();
+    }
+
     /// Waits until `text` is shown.
     #[track_caller]
     pub fn shows(&mut self, text: &str) {
@@ -112,7 +133,11 @@ impl Terminal {
                 return true;
             }
             match self.screen.recv_timeout(patience.saturating_sub(began.elapsed())) {
-                Ok(piece) => self.unread += &String::from_utf8_lossy(&piece),
+                Ok(piece) => {
+                    let piece = String::from_utf8_lossy(&piece);
+                    self.unread += &piece;
+                    self.all += &piece;
+                }
                 Err(_) => return false,
             }
         }

@@ -4,8 +4,10 @@ use std::{env, path::Path, process::ExitCode};
 
 use sheaf_apiserver::dispatch::ROTATE_KEY;
 use sheaf_cli::{
-    ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig, UserConfig, console, demo,
-    image, image_download, support_bundle, user,
+    DemoConfig, SupportBundleConfig, demo,
+    login::{self, LoginConfig, contexts::ContextConfig},
+    nouns::{self, AskConfig},
+    support_bundle,
 };
 use sheaf_world::World;
 use tokio::runtime::{Builder, Runtime};
@@ -37,19 +39,19 @@ pub fn demo(config: &DemoConfig) -> Result<ExitCode, Failure> {
     look::print(&shown.as_text(&program.to_string_lossy()))
 }
 
-pub fn console(config: &ConsoleConfig) -> Result<ExitCode, Failure> {
-    let runtime = runtime()?;
-    runtime.block_on(console::enter(config, &World::real()))?;
+/// Whatever is asked of a cluster with a verb and a noun.
+pub fn ask(config: AskConfig) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(nouns::run(config, World::real()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn upload_image(config: &UploadConfig) -> Result<ExitCode, Failure> {
-    runtime()?.block_on(image::upload(config))?;
+pub fn login(config: &LoginConfig) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(login::run(config, World::real()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn download_image(config: &DownloadConfig) -> Result<ExitCode, Failure> {
-    runtime()?.block_on(image_download::download(config))?;
+pub fn context(config: &ContextConfig) -> Result<ExitCode, Failure> {
+    login::contexts::run(config)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,11 +59,6 @@ pub fn download_image(config: &DownloadConfig) -> Result<ExitCode, Failure> {
 pub fn support_bundle(config: &SupportBundleConfig) -> Result<ExitCode, Failure> {
     let fetched = runtime()?.block_on(support_bundle::run(config))?;
     look::print(&fetched.as_text())
-}
-
-pub fn user(config: &UserConfig) -> Result<ExitCode, Failure> {
-    let said = runtime()?.block_on(user::run(config, &World::real().chance))?;
-    look::print(&said)
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -3,13 +3,14 @@
 use std::{error::Error, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
 use sheaf_apiserver::identity::users::UserError;
-use sheaf_cli::{BadSetting, kubeconfig::KubeconfigError};
+use sheaf_cli::{BadSetting, asking::table::printable, kubeconfig::KubeconfigError};
 use sheaf_pki::PkiError;
 use sheaf_store::{StoreError, embedded::OpenError};
 
 use crate::data_dir::DataDirError;
 
-/// Bad settings end with code 2, as the argument parser's own complaints do; all else with 1.
+/// Bad settings end with code 2, as the argument parser's own complaints do; what a cluster refuses with a code that says
+/// why (`sheaf_cli::asking::refusal`); all else with 1.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -67,13 +68,9 @@ pub enum Failure {
     #[error(transparent)]
     Demo(#[from] sheaf_cli::demo::DemoError),
     #[error(transparent)]
-    Console(#[from] sheaf_cli::console::ConsoleError),
-    #[error(transparent)]
-    Image(#[from] sheaf_cli::image::ImageError),
+    Refusal(#[from] sheaf_cli::asking::Refusal),
     #[error(transparent)]
     SupportBundle(#[from] sheaf_cli::support_bundle::SupportBundleError),
-    #[error(transparent)]
-    User(#[from] sheaf_cli::user::UserError),
     #[error("cannot make the first administrator")]
     Administrator(#[from] UserError),
     #[error("the node at {server} did not do it: is it running?")]
@@ -93,6 +90,11 @@ pub enum Failure {
 impl Failure {
     /// Prints what went wrong, down to its first cause, on standard error.
     pub fn tell(&self) -> ExitCode {
+        if let Failure::Refusal(why) = self
+            && why.is_silent()
+        {
+            return ExitCode::from(why.exit_code());
+        }
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(why) = cause {
@@ -100,8 +102,11 @@ impl Failure {
             _ = write!(text, ": {why}");
             cause = why.source();
         }
-        eprintln!("sheaf: {text}");
-        let is_setting = matches!(self, Failure::Setting(_) | Failure::DataDir(DataDirError::Unusable(_)));
-        ExitCode::from(if is_setting { 2 } else { 1 })
+        eprintln!("sheaf: {}", printable(&text));
+        ExitCode::from(match self {
+            Failure::Setting(_) | Failure::DataDir(DataDirError::Unusable(_)) => 2,
+            Failure::Refusal(why) => why.exit_code(),
+            _ => 1,
+        })
     }
 }

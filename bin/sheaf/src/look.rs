@@ -3,8 +3,8 @@
 use std::{env, fs, io, io::Write, path::Path, process::ExitCode};
 
 use sheaf_cli::{
-    Config, DoctorConfig, InstallConfig, KubeconfigConfig, OutputFormat, Shell, doctor, install, kubeconfig,
-    version::Version,
+    DoctorConfig, InstallConfig, KubeconfigConfig, OutputFormat, Shell, completing, doctor, install,
+    kubeconfig, version::Version,
 };
 use sheaf_world::World;
 
@@ -42,6 +42,7 @@ pub fn kubeconfig(config: &KubeconfigConfig) -> Result<ExitCode, Failure> {
     let text = admin_kubeconfig(&Layout::new(&config.data_dir))?;
     print(&match &config.server {
         Some(server) => kubeconfig::with_server(&text, server)?,
+        None if config.fingerprint => format!("{}\n", kubeconfig::fingerprint(&text)?),
         None => text,
     })
 }
@@ -70,9 +71,7 @@ pub fn install(config: &InstallConfig) -> Result<ExitCode, Failure> {
 }
 
 pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
-    let mut script = Vec::new();
-    Config::completions(shell, &mut script);
-    print(&String::from_utf8_lossy(&script))
+    print(&String::from_utf8_lossy(&completing::script(shell)))
 }
 
 /// The node's certificates, as far as this user may read them.

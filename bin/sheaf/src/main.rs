@@ -24,12 +24,14 @@ mod streams;
 use std::process::ExitCode;
 
 use sheaf_cli::Config;
+use sheaf_world::World;
 
 // After a peak the C library's allocator keeps what it has, in every arena; this one gives it back.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    sheaf_cli::completing::answer_a_shell(World::real());
     let config = match Config::from_args() {
         Ok(config) => config,
         Err(why) => return failure::Failure::from(why).tell(),
@@ -39,11 +41,10 @@ fn main() -> ExitCode {
         Config::Down(config) => down::down(&config),
         Config::Install(config) => look::install(&config),
         Config::Demo(config) => ask::demo(&config),
-        Config::Console(config) => ask::console(&config),
-        Config::UploadImage(config) => ask::upload_image(&config),
-        Config::DownloadImage(config) => ask::download_image(&config),
+        Config::Ask(config) => ask::ask(*config),
+        Config::Login(config) => ask::login(&config),
+        Config::Context(config) => ask::context(&config),
         Config::SupportBundle(config) => ask::support_bundle(&config),
-        Config::User(config) => ask::user(&config),
         Config::Kubeconfig(config) => look::kubeconfig(&config),
         Config::RotateKey(data_dir) => ask::rotate_key(&data_dir),
         Config::Doctor(config) => look::doctor(&config),

@@ -4,8 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::{
+    login::{LoginArgs, contexts::ContextCommand},
+    nouns::AskCommand,
+};
+
 pub(crate) const DEFAULT_VM_CIDR: &str = "10.52.0.0/16";
-pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/sheaf";
+pub const DEFAULT_DATA_DIR: &str = "/var/lib/sheaf";
 
 /// Turns Linux servers into one cluster for virtual machines.
 #[derive(Debug, Parser)]
@@ -25,17 +30,15 @@ pub enum Command {
     Install(InstallArgs),
     /// Show it: a small Debian with an address, a console and SSH, on a node that runs
     Demo(DemoArgs),
-    /// Virtual machines
+    #[command(flatten)]
+    Ask(AskCommand),
+    /// Sign in to a cluster, and remember it as a context of the kubeconfig
+    Login(LoginArgs),
+    /// The clusters that are remembered, and which of them is meant
     #[command(subcommand)]
-    Vm(VmCommand),
-    /// Images that disks are copied from
-    #[command(subcommand)]
-    Image(ImageCommand),
+    Context(ContextCommand),
     /// Gather what helps others to find out what is wrong, without secrets, in a file on this computer
     SupportBundle(SupportBundleArgs),
-    /// People who sign in, and what they may
-    #[command(subcommand)]
-    User(UserCommand),
     /// Print the administrator's kubeconfig of the node on this host
     Kubeconfig(KubeconfigArgs),
     /// Make a new key for secrets at rest, seal all of them with it and forget the old one
@@ -110,7 +113,7 @@ pub struct UpArgs {
 /// Which cluster is meant.
 #[derive(Debug, Default, ClapArgs)]
 pub struct ClusterArgs {
-    /// Kubeconfig of the cluster [default: what KUBECONFIG names, or that of the node on this host]
+    /// Kubeconfig of the cluster [default: what KUBECONFIG names, or ~/.kube/config, or that of the node on this host]
     #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
     pub kubeconfig: Option<PathBuf>,
     /// Data directory of the node on this host, whose administrator to be
@@ -158,148 +161,16 @@ pub struct DemoArgs {
     pub namespace: String,
 }
 
-#[derive(Debug, Subcommand)]
-pub enum VmCommand {
-    /// Enter the serial console of a virtual machine; Ctrl-] leaves it
-    Console(ConsoleArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct ConsoleArgs {
-    /// The virtual machine
-    pub name: String,
-    /// Its namespace
-    #[arg(short, long, value_name = "NAME", default_value = "default")]
-    pub namespace: String,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ImageCommand {
-    /// Make an image of a file on this computer: qcow2, raw or ISO, also packed with gzip, xz or zstd
-    Upload(UploadArgs),
-    /// Write an image to a file on this computer
-    Download(DownloadArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct DownloadArgs {
-    /// The image
-    pub name: String,
-    /// The file to write
-    pub file: PathBuf,
-    /// The image's namespace
-    #[arg(short, long, value_name = "NAME", default_value = "default")]
-    pub namespace: String,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct UploadArgs {
-    /// The file
-    pub file: PathBuf,
-    /// Name of the image
-    #[arg(long)]
-    pub name: String,
-    /// Its namespace
-    #[arg(short, long, value_name = "NAME", default_value = "default")]
-    pub namespace: String,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum UserCommand {
-    /// Make a user. Without --password-file a password is drawn, printed, and good for the first login only
-    Create(CreateUserArgs),
-    /// Print everybody whom you may see
-    List(ClusterArgs),
-    /// Set somebody's password, which ends their sessions. Drawn and printed without --password-file
-    Passwd(PasswordArgs),
-    /// Delete a user, with everything that is bound to the name
-    Delete(DeleteUserArgs),
-    /// Give a user or a group a role: view, edit, admin or any other ClusterRole
-    Grant(GiveArgs),
-    /// Take away a role that `grant` gave
-    Revoke(GrantArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct CreateUserArgs {
-    /// What the person types to sign in; roles are bound to it
-    pub name: String,
-    /// What others see
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub display_name: String,
-    /// A group to be in; may be given several times
-    #[arg(long = "group", value_name = "NAME")]
-    pub groups: Vec<String>,
-    /// File with the password, of mode 0600
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct PasswordArgs {
-    /// The user
-    pub name: String,
-    /// File with the password, of mode 0600
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct DeleteUserArgs {
-    /// The user
-    pub name: String,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct GiveArgs {
-    #[command(flatten)]
-    pub grant: GrantArgs,
-    /// The user is known by a certificate or a service account's token, and is none of `sheaf user list`
-    #[arg(long, conflicts_with = "group")]
-    pub elsewhere: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct GrantArgs {
-    /// The user, or with --group the group
-    pub who: String,
-    /// The role
-    pub role: String,
-    /// The namespace it is for
-    #[arg(short, long, value_name = "NAME", required_unless_present = "everywhere")]
-    pub namespace: Option<String>,
-    /// In all namespaces, and for what has none
-    #[arg(long, conflicts_with = "namespace")]
-    pub everywhere: bool,
-    /// The role is for a group, and so for everybody in it
-    #[arg(long)]
-    pub group: bool,
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-}
-
 #[derive(Debug, ClapArgs)]
 pub struct SupportBundleArgs {
     /// The file to write [default: supportbundle_..., in the working directory]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// What the trouble is; it is written into the bundle
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub description: String,
     /// Where the trouble is written down
-    #[arg(long, value_name = "URL", default_value = "")]
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub issue_url: String,
     /// Leave the bundle in the cluster, too, until it expires
     #[arg(long)]
@@ -316,6 +187,9 @@ pub struct KubeconfigArgs {
     /// Address of the API to put in, where clients reach it by another one
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
+    /// Print the fingerprint of the certificate authority instead, for `sheaf login` on another computer
+    #[arg(long, conflicts_with = "server")]
+    pub fingerprint: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -10,21 +10,19 @@ use std::{
     time::Duration,
 };
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use clap_complete::Shell;
 
 use sheaf_resources::kinds::ip_pool::Cidr;
 
 use crate::{
     AuditLevel, BadSetting, Host, LogFormat, OutputFormat, Secret, admin_password_file,
-    args::{
-        Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, ImageCommand, InstallArgs, KubeconfigArgs,
-        UpArgs, VmCommand,
-    },
-    client_config::{
-        self, ConsoleConfig, DemoConfig, DownloadConfig, SupportBundleConfig, UploadConfig, UserConfig,
-    },
-    kubeconfig, node_name,
+    args::{Args, Command, DEFAULT_VM_CIDR, DoctorArgs, DownArgs, InstallArgs, KubeconfigArgs, UpArgs},
+    client_config::{self, DemoConfig, SupportBundleConfig},
+    kubeconfig,
+    login::{LoginConfig, contexts::ContextConfig},
+    node_name,
+    nouns::AskConfig,
 };
 
 const API_PORT: u16 = 6443;
@@ -36,11 +34,11 @@ pub enum Config {
     Down(DownConfig),
     Install(InstallConfig),
     Demo(DemoConfig),
-    Console(ConsoleConfig),
-    UploadImage(UploadConfig),
-    DownloadImage(DownloadConfig),
+    /// Something of a cluster.
+    Ask(Box<AskConfig>),
+    Login(LoginConfig),
+    Context(ContextConfig),
     SupportBundle(SupportBundleConfig),
-    User(UserConfig),
     Kubeconfig(KubeconfigConfig),
     /// The data directory of the node whose key to rotate.
     RotateKey(PathBuf),
@@ -105,6 +103,8 @@ pub struct InstallConfig {
 pub struct KubeconfigConfig {
     pub data_dir: PathBuf,
     pub server: Option<String>,
+    /// Print the authority's fingerprint and nothing else.
+    pub fingerprint: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -127,15 +127,10 @@ impl Config {
             Command::Down(args) => Config::Down(down(args)?),
             Command::Install(args) => Config::Install(install(args)?),
             Command::Demo(args) => Config::Demo(client_config::demo(args, host)?),
-            Command::Vm(VmCommand::Console(args)) => Config::Console(client_config::console(args, host)?),
-            Command::Image(ImageCommand::Upload(args)) => {
-                Config::UploadImage(client_config::upload(args, host)?)
-            }
-            Command::Image(ImageCommand::Download(args)) => {
-                Config::DownloadImage(client_config::download(args, host)?)
-            }
+            Command::Ask(command) => Config::Ask(Box::new(AskConfig::new(command, host)?)),
+            Command::Login(args) => Config::Login(LoginConfig::new(args, host)?),
+            Command::Context(command) => Config::Context(ContextConfig::new(command, host)?),
             Command::SupportBundle(args) => Config::SupportBundle(client_config::support_bundle(args, host)?),
-            Command::User(command) => Config::User(client_config::user(command, host)?),
             Command::Kubeconfig(args) => Config::Kubeconfig(kubeconfig(args)?),
             Command::RotateKey(args) => Config::RotateKey(data_dir(&args.data_dir)?),
             Command::Doctor(args) => Config::Doctor(doctor(args)?),
@@ -143,11 +138,6 @@ impl Config {
             Command::Completions(args) => Config::Completions(args.shell),
             Command::LaunchMachine => Config::LaunchMachine,
         })
-    }
-
-    /// Writes the completion script for `shell`.
-    pub fn completions(shell: Shell, out: &mut dyn std::io::Write) {
-        clap_complete::generate(shell, &mut Args::command(), "sheaf", &mut { out });
     }
 }
 
@@ -198,7 +188,8 @@ fn kubeconfig(args: KubeconfigArgs) -> Result<KubeconfigConfig, BadSetting> {
         let fits = "an https URL of this node, such as https://10.0.0.5:6443";
         return Err(BadSetting::new("--server", server, problem, fits));
     }
-    Ok(KubeconfigConfig { data_dir: data_dir(&args.data_dir)?, server: args.server })
+    let data_dir = data_dir(&args.data_dir)?;
+    Ok(KubeconfigConfig { data_dir, server: args.server, fingerprint: args.fingerprint })
 }
 
 fn doctor(args: DoctorArgs) -> Result<DoctorConfig, BadSetting> {

@@ -7,7 +7,9 @@ fn host() -> Host {
         hostname: "Rack2-N1".into(),
         route_address: Some(Ipv4Addr::new(10, 0, 0, 5).into()),
         stdout_is_a_terminal: false,
-        kubeconfig: None,
+        kubeconfigs: Vec::new(),
+        home_kubeconfig: None,
+        home: None,
     }
 }
 
@@ -104,16 +106,6 @@ fn a_kubeconfig_is_not_made_for_a_server_without_tls() {
     let words = ["sheaf", "kubeconfig", "--server", "http://10.0.0.5:6443"];
     let why = Config::new(Args::try_parse_from(words).unwrap(), &host()).unwrap_err();
     assert_eq!((why.setting, why.read.as_str()), ("--server", "http://10.0.0.5:6443"));
-}
-
-#[test]
-fn completions_know_the_commands() {
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let mut script = Vec::new();
-        Config::completions(shell, &mut script);
-        let script = String::from_utf8(script).unwrap();
-        assert!(script.contains("admin-password-file") && script.contains("doctor"), "{shell}");
-    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The file that lets `kubectl` in: who to trust, where to go, who to be.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
+
+use crate::login::authority::Fingerprint;
 
 /// The name of the context, and of the cluster it points at.
 const NAME: &str = "sheaf";
@@ -25,6 +28,8 @@ pub enum KubeconfigError {
     Decode(#[source] serde_yaml_ng::Error),
     #[error("the kubeconfig names no cluster whose server could be changed")]
     NoCluster,
+    #[error("there is no certificate authority in the kubeconfig")]
+    NoAuthority,
 }
 
 /// A kubeconfig with everything embedded, so that it can be copied to another machine.
@@ -56,6 +61,15 @@ pub fn with_server(kubeconfig: &str, server: &str) -> Result<String, KubeconfigE
     let field = tree.pointer_mut("/clusters/0/cluster/server").ok_or(KubeconfigError::NoCluster)?;
     *field = server.into();
     encode(&tree)
+}
+
+/// The fingerprint of the authority that the kubeconfig trusts.
+pub fn fingerprint(kubeconfig: &str) -> Result<Fingerprint, KubeconfigError> {
+    let tree: Value = serde_yaml_ng::from_str(kubeconfig).map_err(KubeconfigError::Decode)?;
+    let data = tree.pointer("/clusters/0/cluster/certificate-authority-data").and_then(Value::as_str);
+    let pem = data.and_then(|data| STANDARD.decode(data).ok()).ok_or(KubeconfigError::NoAuthority)?;
+    let der = CertificateDer::from_pem_slice(&pem).map_err(|_| KubeconfigError::NoAuthority)?;
+    Ok(Fingerprint::of(&der))
 }
 
 /// What is wrong with `url` as the address of an API, if anything is.

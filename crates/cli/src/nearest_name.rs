@@ -10,19 +10,25 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     slips.filter(|(slips, _)| *slips <= most).min().map(|(_, name)| name)
 }
 
-/// How many letters to add, leave out or replace to get from one to the other.
+/// How many letters to add, leave out, replace or swap with the next one to get from one to the other.
 fn slips(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (n, letter) in one.to_lowercase().chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], n + 1);
-        for (m, theirs) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *theirs);
-            diagonal = row[m + 1];
-            row[m + 1] = replaced.min(row[m] + 1).min(diagonal + 1);
+    let letters = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
+    let (one, other) = (letters(one), letters(other));
+    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    for n in 1..=one.len() {
+        let mut row = vec![n];
+        for m in 1..=other.len() {
+            let replaced = rows[n - 1][m - 1] + usize::from(one[n - 1] != other[m - 1]);
+            let mut fewest = replaced.min(rows[n - 1][m] + 1).min(row[m - 1] + 1);
+            let is_swapped = n > 1 && m > 1 && one[n - 1] == other[m - 2] && one[n - 2] == other[m - 1];
+            if is_swapped {
+                fewest = fewest.min(rows[n - 2][m - 2] + 1);
+            }
+            row.push(fewest);
         }
+        rows.push(row);
     }
-    row[other.len()]
+    rows[one.len()][other.len()]
 }
 
 #[cfg(test)]
@@ -36,6 +42,7 @@ mod tests {
             ("ana", Some("anna")),
             ("Anna", Some("anna")),
             ("brt", Some("bert")),
+            ("ebrt", Some("bert")),
             ("user-x7k2", Some("user-x7k2p")),
             ("zoe", None),
             ("", None),
@@ -46,7 +53,9 @@ mod tests {
 
     #[test]
     fn it_is_as_far_there_as_back() {
-        for (one, other, far) in [("", "abc", 3), ("kitten", "sitting", 3), ("anna", "anna", 0)] {
+        for (one, other, far) in
+            [("", "abc", 3), ("kitten", "sitting", 3), ("anna", "anna", 0), ("wbe", "web", 1)]
+        {
             assert_eq!((slips(one, other), slips(other, one)), (far, far), "{one} {other}");
         }
     }

@@ -1,13 +1,23 @@
-//! What a person sees while something takes long: one line that changes on a terminal, a line now and then elsewhere.
+//! What a person sees while something takes long: a bar with its rate and the time left on a terminal, a line now and then
+//! elsewhere.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
 
-/// Bytes are shown in these.
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Bytes are told in these where there is no bar.
 const MIB: u64 = 1 << 20;
+const TURNS_EVERY: Duration = Duration::from_millis(120);
+const BAR: &str = "  {msg} {bar:24} {percent:>3} %  {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+const SPINNER: &str = "  {spinner} {wide_msg}";
 
 /// A line on standard error.
 pub struct Progress {
-    on_a_terminal: bool,
+    /// On a terminal.
+    bar: Option<ProgressBar>,
     /// What is on the line, or was written last.
     shown: String,
     /// Tenths that were told, where lines cannot be changed.
@@ -16,7 +26,8 @@ pub struct Progress {
 
 impl Progress {
     pub fn on_stderr() -> Progress {
-        Progress { on_a_terminal: io::stderr().is_terminal(), shown: String::new(), told: None }
+        let bar = io::stderr().is_terminal().then(|| ProgressBar::no_length().with_style(style(SPINNER)));
+        Progress { bar, shown: String::new(), told: None }
     }
 
     /// Something new has begun, or stands otherwise than before.
@@ -24,49 +35,74 @@ impl Progress {
         if text == self.shown {
             return;
         }
-        self.write(text);
+        self.shown = text.to_owned();
         self.told = None;
+        match &self.bar {
+            Some(bar) => {
+                bar.set_style(style(SPINNER));
+                bar.set_message(plain(text));
+                bar.enable_steady_tick(TURNS_EVERY);
+            }
+            None => put(&format!("  {text}\n")),
+        }
     }
 
     /// So many bytes of so many.
     pub fn count(&mut self, what: &str, done: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            if self.shown != what {
+                self.shown = what.to_owned();
+                bar.disable_steady_tick();
+                bar.reset();
+                bar.set_style(style(BAR).progress_chars("=> "));
+                bar.set_message(plain(what));
+                // What was there before is not what this line brings in a second.
+                bar.reset_eta();
+            }
+            bar.set_length(total);
+            bar.set_position(done);
+            return;
+        }
         let tenth = done.saturating_mul(10).checked_div(total).unwrap_or(10);
-        if !self.on_a_terminal && self.told == Some(tenth) {
+        let text = of_bytes(what, done, total);
+        if self.told == Some(tenth) || text == self.shown {
             return;
         }
         self.told = Some(tenth);
-        let text = of_bytes(what, done, total);
-        if text != self.shown {
-            self.write(&text);
-        }
+        put(&format!("  {text}\n"));
+        self.shown = text;
     }
 
-    /// Leaves the line as it is and begins another.
+    /// The line is taken away, and this stands in its place.
     pub fn done(&mut self, text: &str) {
-        self.say(text);
-        if self.on_a_terminal {
-            put("\n");
+        match &self.bar {
+            Some(bar) => {
+                bar.finish_and_clear();
+                put(&format!("  {text}\n"));
+            }
+            None => put(&format!("  {text}\n")),
         }
         self.shown.clear();
-    }
-
-    fn write(&mut self, text: &str) {
-        self.shown = text.to_owned();
-        match self.on_a_terminal {
-            // Back to the beginning, and nothing of the longer line before stays.
-            true => put(&format!("\r\x1b[K  {text}")),
-            false => put(&format!("  {text}\n")),
-        }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         // What is written next, an error perhaps, has a line of its own.
-        if self.on_a_terminal && !self.shown.is_empty() {
-            put("\n");
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates stand above, and a test reads them.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// What others wrote must not move the cursor.
+fn plain(text: &str) -> String {
+    crate::asking::table::plain(text)
 }
 
 fn put(text: &str) {
@@ -89,5 +125,12 @@ mod tests {
         assert_eq!(of_bytes("uploading a", 0, 300 * MIB), "uploading a: 0 of 300 MiB (0 %)");
         assert_eq!(of_bytes("uploading a", 150 * MIB, 300 * MIB), "uploading a: 150 of 300 MiB (50 %)");
         assert_eq!(of_bytes("uploading a", 0, 0), "uploading a: 0 of 0 MiB (100 %)");
+    }
+
+    #[test]
+    fn the_templates_can_be_read() {
+        for template in [BAR, SPINNER] {
+            ProgressStyle::with_template(template).unwrap();
+        }
     }
 }

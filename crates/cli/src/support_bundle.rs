@@ -26,6 +26,7 @@ use tokio::{io::AsyncWriteExt, time::sleep};
 
 use crate::{
     SupportBundleConfig,
+    asking::Access,
     cluster::{Cluster, ClusterError},
     progress::Progress,
 };
@@ -105,7 +106,7 @@ fn about(folder: &str) -> &'static str {
 
 /// Makes a bundle and fetches it.
 pub async fn run(config: &SupportBundleConfig) -> Result<Fetched, SupportBundleError> {
-    let cluster = Cluster::of(&config.kubeconfig).await?;
+    let cluster = Cluster::of(&Access::of(&config.kubeconfig)).await?;
     let bundles: Api<SupportBundle> = Api::namespaced(cluster.objects.clone(), NAMESPACE);
     let mut progress = Progress::on_stderr();
     let wanted = json!({

@@ -71,8 +71,13 @@ pub struct Streams {
 impl Streams {
     /// To the cluster that a kubeconfig names.
     pub async fn from_kubeconfig(text: &str) -> Result<Streams, StreamError> {
+        let config = crate::config_of(text).await.map_err(|why| StreamError::Kubeconfig(Box::new(why)))?;
+        Streams::of(&config)
+    }
+
+    /// To the cluster of a configuration that was read already.
+    pub fn of(config: &kube::Config) -> Result<Streams, StreamError> {
         let unusable = |why| StreamError::Kubeconfig(Box::new(why));
-        let config = crate::config_of(text).await.map_err(unusable)?;
         let mut tls = config.rustls_client_config().map_err(unusable)?;
         // A connection that is to be taken over speaks the older protocol.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -83,7 +88,7 @@ impl Streams {
             value.set_sensitive(true);
             token = Some(value);
         }
-        let server = config.cluster_url;
+        let server = config.cluster_url.clone();
         if server.scheme_str() != Some("https") || server.host().is_none() {
             return Err(StreamError::Server { server: server.to_string() });
         }

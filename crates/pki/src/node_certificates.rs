@@ -84,7 +84,9 @@ impl NodeCertificates {
         }
         let mut shown = BTreeMap::new();
         for name in [AGENT, APISERVER_CLIENT, SERVING] {
-            shown.insert(name, Arc::new(Shown::new(name, &leaves[name])?));
+            // Everybody else knows the authority, or would not be let in.
+            let behind = if name == SERVING { authority.pem.as_str() } else { "" };
+            shown.insert(name, Arc::new(Shown::new(name, &leaves[name], behind)?));
         }
         let (pem, clock) = (&authority.pem, &world.clock);
         let server_config = serving::server_config(shown[SERVING].clone(), pem, clock)?;

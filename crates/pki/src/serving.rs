@@ -25,16 +25,20 @@ use crate::{Leaf, PkiError};
 #[derive(Debug)]
 pub(crate) struct Shown {
     name: &'static str,
+    /// Shown behind it, as PEM: who does not know the authority yet can see which it is, and compare its fingerprint before
+    /// a word is sent.
+    behind: String,
     key: RwLock<Arc<CertifiedKey>>,
 }
 
 impl Shown {
-    pub fn new(name: &'static str, leaf: &Leaf) -> Result<Shown, PkiError> {
-        Ok(Shown { name, key: RwLock::new(Arc::new(certified(name, leaf)?)) })
+    pub fn new(name: &'static str, leaf: &Leaf, behind: &str) -> Result<Shown, PkiError> {
+        let key = RwLock::new(Arc::new(certified(name, leaf, behind)?));
+        Ok(Shown { name, behind: behind.to_owned(), key })
     }
 
     pub fn swap(&self, leaf: &Leaf) -> Result<(), PkiError> {
-        *self.key.write() = Arc::new(certified(self.name, leaf)?);
+        *self.key.write() = Arc::new(certified(self.name, leaf, &self.behind)?);
         Ok(())
     }
 }
@@ -124,8 +128,9 @@ fn roots(trusted: &str) -> Result<RootCertStore, PkiError> {
     Ok(roots)
 }
 
-fn certified(name: &str, leaf: &Leaf) -> Result<CertifiedKey, PkiError> {
+fn certified(name: &str, leaf: &Leaf, behind: &str) -> Result<CertifiedKey, PkiError> {
     let chain = CertificateDer::pem_slice_iter(leaf.certificate.as_bytes())
+        .chain(CertificateDer::pem_slice_iter(behind.as_bytes()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|why| unusable(name, why))?;
     let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).map_err(|why| unusable(name, why))?;

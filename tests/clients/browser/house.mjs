@@ -1,8 +1,9 @@
 // What every story needs: a real browser that trusts this one server, somebody signed in, and the API to compare with.
 
 import { createHash, X509Certificate } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import https from "node:https";
+import { dirname } from "node:path";
 import tls from "node:tls";
 
 import { chromium } from "playwright-core";
@@ -45,6 +46,12 @@ export function place() {
     key: decoded("client-key-data"),
     token: value("token"),
   };
+}
+
+/** What is in the node's directory, beside its store and its logs, and has one of these in its name. */
+export function onDisk(...names) {
+  const found = readdirSync(dirname(process.env.KUBECONFIG), { recursive: true });
+  return found.filter((path) => names.some((name) => path.includes(name)));
 }
 
 /** The digest of the server's public key, once its certificate was proved by the cluster's own authority. */

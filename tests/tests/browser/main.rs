@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 use std::{
-    fs,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -30,6 +29,7 @@ const PAGES: &[&str] = &[
     "users",
     "access",
     "events",
+    "audit",
     "support",
     "password",
 ];
@@ -41,11 +41,7 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 fn browser(node: &Node, story: &str) -> Program {
-    let first = fs::read_to_string(node.data_dir().join("admin-password")).unwrap();
-    Program::of_admin("the browser", "SHEAF_BROWSER", node, story)
-        .with_variable("SHEAF_FIRST_PASSWORD", first.trim())
-        .within(PATIENCE)
-        .with(&[story])
+    sheaf_tests::browser::browser(node, story, PATIENCE)
 }
 
 #[test]
@@ -59,7 +55,7 @@ fn a_machine_is_made_used_brought_back_and_deleted_by_somebody_with_a_browser() 
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
-fn a_list_is_true_again_after_the_network_was_gone_and_a_hundred_objects_changed() {
+fn lists_uploads_and_the_audit_log_are_true_again_after_the_network_was_gone() {
     let _turn = turn();
     browser(&Node::start(), "lost-connection").says(&[]);
 }
@@ -72,7 +68,7 @@ fn sessions_end_servers_restart_and_foreign_pages_get_nothing() {
     let mut story = browser(&node, "session").converse(&[]);
     story.hears_within("ready\n", PATIENCE);
     node.kill();
-    let _node = node.start_again();
+    let _node = node.start_again_with(&["--audit-log", "off"]);
     story.types("killed\n");
     story.hears_within("and signing in leads back\n", PATIENCE);
     let (code, said) = story.hangs_up();
@@ -88,7 +84,10 @@ fn five_thousand_machines_are_listed_scrolled_and_filtered() {
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
-fn every_page_is_accessible_in_light_in_dark_and_on_a_phone() {
+fn every_page_and_dialog_is_accessible_in_light_in_dark_and_on_a_phone() {
     let _turn = turn();
-    browser(&Node::start(), "accessible").says(PAGES);
+    // Without a guest there is still every page, if not what is on it.
+    let disk = guests::tiny().map(|guest| guest.disk.to_str().unwrap().to_owned()).unwrap_or_default();
+    let farm = Farm::start();
+    browser(&farm.node, "accessible").says(&[&[disk.as_str()], PAGES].concat());
 }

@@ -111,7 +111,8 @@ fn a_file_is_brought_booted_and_entered_and_the_node_put_down() {
     let instance = farm.running("typed");
     let nobody = sheaf(&["vm", "console", "nobody", "--kubeconfig", kubeconfig]);
     let why = String::from_utf8_lossy(&nobody.stderr).into_owned();
-    assert!(why.contains("\"nobody\" not found"), "{why}");
+    assert!(why.contains("there is no virtual machine default/nobody"), "{why}");
+    assert_eq!(nobody.status.code(), Some(3));
     in_the_console(&farm, "typed", "run echo $((6 * 7))\n", "42");
 
     // Put down, without and with its machine.

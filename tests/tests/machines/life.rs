@@ -276,7 +276,7 @@ fn a_machine_waits_for_a_secret_that_comes_after_it() {
 }
 
 #[test]
-fn a_guest_gets_its_address_keeps_it_and_cannot_take_anothers() {
+fn trap_14_a_guest_gets_the_address_that_is_shown_keeps_it_and_cannot_take_anothers() {
     let Some(farm) = farm() else { return };
     create(farm, "honest", 5, "Always", |_| {});
     let instance = farm.running("honest");

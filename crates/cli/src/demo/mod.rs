@@ -43,9 +43,10 @@ use self::{
 };
 use crate::{
     DemoConfig, DemoImage,
+    asking::Access,
     cluster::{Cluster, ClusterError},
-    console::PLAIN,
-    image::{self, ImageError, Place, Source},
+    nouns::image::upload::{self as image, ImageError, Place, Source},
+    nouns::vm::console::PLAIN,
     progress::Progress,
 };
 
@@ -98,7 +99,7 @@ pub struct Shown {
 pub async fn run(config: &DemoConfig, world: &World) -> Result<Shown, DemoError> {
     let mut progress = Progress::on_stderr();
     let waiting = || eprintln!("  waiting for the node to answer");
-    let cluster = Cluster::awake(&config.kubeconfig, waiting).await?;
+    let cluster = Cluster::awake(&Access::of(&config.kubeconfig), waiting).await?;
     let image = ensure_image(&cluster, config, &mut progress).await?;
 
     let beside = config.kubeconfig.parent().unwrap_or(Path::new("/"));

@@ -1,6 +1,12 @@
 // From an empty cluster to a machine that was used, changed, brought back and deleted, by somebody who only has a browser.
 
-import { GUEST, holds, House, PASSWORD, within } from "../house.mjs";
+import { GUEST, holds, House, onDisk, PASSWORD, within } from "../house.mjs";
+
+const VM = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/first";
+const CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims";
+const SECRETS = "/api/v1/namespaces/default/secrets";
+/** A place on the guest's disk, in sectors, that nothing else is at. */
+const SPOT = 2_000_000;
 
 export async function tell(disk) {
   const house = await House.open();
@@ -27,6 +33,10 @@ export async function tell(disk) {
   await page.getByLabel("Name", { exact: true }).fill("first");
   await page.getByLabel("CPUs", { exact: true }).fill("1");
   await page.getByLabel("Memory (GiB)").fill("0.25");
+  // More than fits into the machine itself, so that there is a secret of it.
+  await page.getByText("More", { exact: true }).click();
+  await page.getByLabel("User data").fill(`#cloud-config\n# ${"of no use to this guest ".repeat(120)}\n`);
+  await page.keyboard.press("Tab");
   const yaml = page.getByRole("textbox", { name: "YAML" });
   holds("what the form says stands beside it", (await yaml.inputValue()).includes("name: first"));
   await yaml.fill((await yaml.inputValue()).replace("name: first", "name: renamed"));
@@ -59,14 +69,20 @@ export async function tell(disk) {
     });
   };
   await says("run echo $((40+2))-answers", "42-answers");
+  // What comes back is in capitals, so that it is not what was typed that is read.
+  const writes = (text) => says(`run echo ${text} | dd of=/dev/vda bs=512 seek=${SPOT} conv=notrunc,fsync 2>/dev/null && echo has ${text} | tr a-z A-Z`, `HAS ${text.toUpperCase()}`);
+  await writes("first-words");
 
   await page.getByRole("button", { name: "Disks" }).click();
-  await page.getByRole("button", { name: "Attach a disk" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Name").fill("more");
-  await dialog.getByLabel("Disk size (GiB)").fill("1");
-  await dialog.getByRole("button", { name: "Attach a disk" }).click();
-  await page.getByRole("row").filter({ hasText: "more" }).getByText("Ready").waitFor({ timeout: GUEST });
+  const attach = async (name) => {
+    await page.getByRole("button", { name: "Attach a disk" }).click();
+    await dialog.getByLabel("Name").fill(name);
+    await dialog.getByLabel("Disk size (GiB)").fill("1");
+    await dialog.getByRole("button", { name: "Attach a disk" }).click();
+    await page.getByRole("row").filter({ hasText: name }).getByText("Ready").waitFor({ timeout: GUEST });
+  };
+  await attach("more");
   console.log("a disk is plugged in while it runs");
   await page.getByRole("row").filter({ hasText: "first-more" }).getByRole("button", { name: "Detach" }).click();
   await page.getByRole("row").filter({ hasText: "first-more" }).waitFor({ state: "detached", timeout: GUEST });
@@ -80,6 +96,12 @@ export async function tell(disk) {
   await snapshot.waitFor();
   await within(GUEST, "a snapshot is taken", async () => (await snapshot.getByRole("progressbar").count()) === 0 && (await snapshot.count()) === 1);
 
+  await page.getByRole("button", { name: "Console", exact: true }).click();
+  await page.getByRole("button", { name: "Serial console" }).click();
+  await page.getByRole("status").filter({ hasText: "Connected" }).waitFor();
+  await writes("other-words");
+  await page.getByRole("button", { name: "Snapshots" }).click();
+
   await page.getByRole("button", { name: "Stop", exact: true }).click();
   await page.getByText("Stopped", { exact: true }).first().waitFor({ timeout: GUEST });
   console.log("the machine is stopped");
@@ -90,15 +112,43 @@ export async function tell(disk) {
     return restores.items.length === 1 && restores.items[0].status?.complete === true;
   });
 
+  // It is as it was then, and then it ran.
+  await page.getByText("Running", { exact: true }).first().waitFor({ timeout: GUEST });
+  await page.getByRole("button", { name: "Console", exact: true }).click();
+  await page.getByRole("button", { name: "Serial console" }).click();
+  await page.getByRole("status").filter({ hasText: "Connected" }).waitFor({ timeout: GUEST });
+  await says(`run echo now $(dd if=/dev/vda bs=512 skip=${SPOT} count=1 2>/dev/null | head -c 11) | tr a-z A-Z`, "NOW FIRST-WORDS");
+  console.log("with what was on its disk then");
+
+  await page.getByRole("button", { name: "Disks" }).click();
+  await attach("kept");
+  const vm = await house.api("GET", VM);
+  const instance = await house.api("GET", VM.replace("virtualmachines", "virtualmachineinstances"));
+  const claims = Object.fromEntries(vm.spec.template.spec.volumes.filter((one) => one.persistentVolumeClaim).map((one) => [one.name, one.persistentVolumeClaim.claimName]));
+  const names = async (claim) => {
+    const { metadata, spec } = await house.api("GET", `${CLAIMS}/${claim}`);
+    return [metadata.uid, spec.volumeName];
+  };
+  const [root] = Object.keys(claims).filter((disk) => disk !== "kept" && !claims[disk].includes("kept"));
+  const [kept] = Object.keys(claims).filter((disk) => disk !== root);
+  const [ofRoot, ofKept] = [await names(claims[root]), await names(claims[kept])];
+  const ofMachine = [vm.metadata.uid, instance.metadata.uid];
+  const secretsOf = async () => (await house.api("GET", SECRETS)).items.filter((one) => one.metadata.ownerReferences?.some((owner) => owner.uid === vm.metadata.uid));
+  holds("a machine has files, a secret and disks on its node", onDisk(...ofRoot).length > 0 && onDisk(...ofKept).length > 0 && onDisk(...ofMachine).length > 0 && (await secretsOf()).length === 1, [onDisk(...ofRoot), onDisk(...ofKept), onDisk(...ofMachine)]);
+
   await page.getByRole("button", { name: "Actions of first" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   await dialog.getByText("Disks that are not ticked are kept").waitFor();
-  for (const box of await dialog.getByRole("checkbox").all()) await box.check();
+  holds("whoever deletes it is asked about every disk, and none is ticked", (await dialog.getByRole("checkbox").count()) === 2 && (await dialog.getByRole("checkbox", { checked: true }).count()) === 0);
+  await dialog.getByRole("checkbox", { name: claims[root] }).check();
   await dialog.getByRole("button", { name: "Delete" }).click();
-  await within(GUEST, "and deleted with its disk", async () => {
-    const vm = await house.api("GET", "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/first");
-    return vm === undefined;
+  await within(GUEST, "it is deleted with its secret, its files and the disk that was ticked", async () => {
+    const left = { vm: await house.api("GET", VM), claim: await house.api("GET", `${CLAIMS}/${claims[root]}`), secrets: await secretsOf(), files: onDisk(...ofRoot, ...ofMachine) };
+    return (left.vm === undefined && left.claim === undefined && left.secrets.length === 0 && left.files.length === 0) || Object.keys(left).map((key) => [key, left[key]?.length ?? left[key]?.metadata.name]);
   });
+  holds("and the other disk is kept", (await house.api("GET", `${CLAIMS}/${claims[kept]}`))?.status?.phase === "Bound" && onDisk(...ofKept).length > 0);
+  await house.go("volumes");
+  await page.getByRole("row").filter({ hasText: claims[kept] }).waitFor();
   await house.go("vms");
   await page.getByText("There is no virtual machine here yet.").waitFor();
 

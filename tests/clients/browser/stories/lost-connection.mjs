@@ -1,6 +1,8 @@
-// The network goes away under an open list, a hundred objects change, and it comes back.
+// The network goes away under an open list, a hundred objects change, and it comes back. Then the same under uploads and the audit log.
 
+import { audit } from "../audit.mjs";
 import { GUEST, holds, House, PAGE, place, within } from "../house.mjs";
+import { uploads } from "../uploads.mjs";
 import { wire } from "../wire.mjs";
 
 const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -59,5 +61,7 @@ export async function tell() {
     const cpus = (name) => seen.get(name)[4];
     return cpus("vm-40") === "3" && cpus("vm-55") === "1" ? true : [cpus("vm-40"), cpus("vm-55")];
   });
+  await uploads(house, line);
+  await audit(house, line);
   await house.close();
 }

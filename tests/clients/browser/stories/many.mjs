@@ -1,23 +1,13 @@
 // Five thousand machines in one list: it is there soon, scrolls without stuttering and filters as one types.
 
+import { fleet, nameOf, scrolled } from "../fleet.mjs";
 import { holds, House, within } from "../house.mjs";
-
-const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
-const AT_ONCE = 16;
 
 export async function tell(many = "5000") {
   const count = Number(many);
   const house = await House.open();
   const { page } = house;
-  let next = 0;
-  const make = async () => {
-    while (next < count) {
-      const name = `m-${String(next++).padStart(5, "0")}`;
-      const spec = { domain: { devices: {}, resources: { limits: { cpu: "1", memory: "64Mi" } } } };
-      await house.api("POST", MACHINES, { apiVersion: "kubevirt.io/v1", kind: "VirtualMachine", metadata: { name, namespace: "default" }, spec: { runStrategy: "Halted", template: { spec } } });
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, make));
+  await fleet(house, count);
   await house.signsIn();
   const began = Date.now();
   await page.getByRole("link", { name: "Virtual machines" }).first().click();
@@ -27,23 +17,7 @@ export async function tell(many = "5000") {
   const drawn = await page.locator("tbody tr[data-id]").count();
   holds("of which only what is seen is drawn", drawn < 80, drawn);
 
-  const frames = await page.locator(".table .frame").evaluate(
-    (frame) =>
-      new Promise((resolve) => {
-        const times = [];
-        let last = performance.now();
-        let step = 0;
-        const tick = (now) => {
-          times.push(now - last);
-          last = now;
-          frame.scrollTop += 900;
-          step += 1;
-          if (step < 120) requestAnimationFrame(tick);
-          else resolve(times.slice(1).sort((one, other) => one - other));
-        };
-        requestAnimationFrame(tick);
-      }),
-  );
+  const frames = await scrolled(page);
   const at = (share) => Math.round(frames[Math.floor(frames.length * share)]);
   console.log(`scrolling: a frame takes ${at(0.5)} ms at the median, ${at(0.95)} ms at the 95th percentile`);
   // Beside other tests on two cores; what it takes on a quiet machine is measured and not judged here.
@@ -51,7 +25,7 @@ export async function tell(many = "5000") {
 
   const filter = page.getByRole("searchbox");
   const typed = Date.now();
-  await filter.fill(`m-${String(count - 1).padStart(5, "0")}`);
+  await filter.fill(nameOf(count - 1));
   await within(5000, "a filter finds the one of them", async () => (await shown()) === 1);
   console.log(`filtering took ${Date.now() - typed} ms`);
   await house.close();

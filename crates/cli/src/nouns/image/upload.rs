@@ -28,8 +28,10 @@ use tokio::{
     time::{interval, sleep},
 };
 
+use clap::Args as ClapArgs;
+
 use crate::{
-    UploadConfig,
+    asking::{Session, names},
     cluster::{Cluster, ClusterError},
     progress::Progress,
 };
@@ -91,20 +93,29 @@ impl From<serde_json::Error> for ImageError {
     }
 }
 
+#[derive(Debug, ClapArgs)]
+pub struct UploadArgs {
+    /// The file
+    pub file: PathBuf,
+    /// Name of the image
+    #[arg(long, value_parser = names::object)]
+    pub name: String,
+}
+
 /// `sheaf image upload`.
-pub async fn upload(config: &UploadConfig) -> Result<(), ImageError> {
-    let cluster = Cluster::of(&config.kubeconfig).await?;
+pub async fn upload(session: &Session, args: &UploadArgs) -> Result<(), ImageError> {
+    let cluster = &session.cluster;
     let mut progress = Progress::on_stderr();
-    let place = Place { namespace: &config.namespace, name: &config.name };
-    let file = Source::open(&config.file).await?;
-    if find(&cluster, place).await?.is_some_and(|image| image.is_imported()) {
+    let place = Place { namespace: &session.namespace, name: &args.name };
+    let file = Source::open(&args.file).await?;
+    if find(cluster, place).await?.is_some_and(|image| image.is_imported()) {
         return Err(place.already_there());
     }
-    bring(&cluster, place, file, &mut progress).await?;
-    let image = imported(&cluster, place, &mut progress).await?;
+    bring(cluster, place, file, &mut progress).await?;
+    let image = imported(cluster, place, &mut progress).await?;
     progress.done(&format!(
         "the image {}/{} is there; disks of it have the storage class {}",
-        config.namespace, config.name, image.status.storage_class_name
+        place.namespace, place.name, image.status.storage_class_name
     ));
     Ok(())
 }

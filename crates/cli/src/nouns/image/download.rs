@@ -13,19 +13,30 @@ use tokio::{
     io::AsyncWriteExt,
 };
 
+use clap::Args as ClapArgs;
+
+use super::upload::{self, ImageError, Place};
 use crate::{
-    DownloadConfig,
-    cluster::Cluster,
-    image::{self, ImageError, Place},
+    asking::{Session, names, resource::IMAGES},
+    completing,
     progress::Progress,
 };
 
+#[derive(Debug, ClapArgs)]
+pub struct DownloadArgs {
+    /// The image
+    #[arg(value_parser = names::segment, add = completing::names_of(&IMAGES))]
+    pub name: String,
+    /// The file to write; what is there already is replaced when all of it has come
+    pub file: PathBuf,
+}
+
 /// `sheaf image download`.
-pub async fn download(config: &DownloadConfig) -> Result<(), ImageError> {
-    let cluster = Cluster::of(&config.kubeconfig).await?;
+pub async fn download(session: &Session, config: &DownloadArgs) -> Result<(), ImageError> {
+    let (cluster, namespace) = (&session.cluster, &session.namespace);
     let mut progress = Progress::on_stderr();
-    let place = Place { namespace: &config.namespace, name: &config.name };
-    let image = image::find(&cluster, place).await?;
+    let place = Place { namespace, name: &config.name };
+    let image = upload::find(cluster, place).await?;
     let uid = image.and_then(|image| image.metadata.uid).unwrap_or_default();
     let partial = partial_name(&config.file, &uid);
     let failed = |source| ImageError::Write { path: partial.clone(), source };
@@ -35,11 +46,8 @@ pub async fn download(config: &DownloadConfig) -> Result<(), ImageError> {
     if here > 0 {
         request = request.header(header::RANGE, format!("bytes={here}-"));
     }
-    let not_given = |source| ImageError::NotGiven {
-        namespace: config.namespace.clone(),
-        name: config.name.clone(),
-        source,
-    };
+    let not_given =
+        |source| ImageError::NotGiven { namespace: namespace.clone(), name: config.name.clone(), source };
     let request = request.body(Empty::<Bytes>::new()).map_err(|why| not_given(why.into()))?;
     let answer = match cluster.streams.send(request).await {
         // Nothing was missing but the name; whether that is so is not worth finding out.
@@ -64,10 +72,10 @@ pub async fn download(config: &DownloadConfig) -> Result<(), ImageError> {
     }
     keep(file, done == total, &partial, &config.file).await.map_err(failed)?;
     if done != total {
-        let (namespace, name) = (config.namespace.clone(), config.name.clone());
+        let (namespace, name) = (namespace.clone(), config.name.clone());
         return Err(ImageError::CutShort { namespace, name, bytes: done });
     }
-    progress.done(&format!("{} has the image {}/{}", config.file.display(), config.namespace, config.name));
+    progress.done(&format!("{} has the image {}/{}", config.file.display(), namespace, config.name));
     Ok(())
 }
 

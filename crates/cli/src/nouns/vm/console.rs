@@ -12,13 +12,11 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use sheaf_client::streams::{StreamError, WebSocket};
-use sheaf_world::World;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame, protocol::frame::coding::CloseCode};
 
 use crate::{
-    ConsoleConfig,
-    cluster::{Cluster, ClusterError},
+    asking::Session,
     terminal::{self, RawMode},
 };
 
@@ -29,8 +27,6 @@ const ESCAPE: u8 = 0x1d;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
     #[error("cannot enter the console of {namespace}/{name}")]
     Open {
         namespace: String,
@@ -58,16 +54,15 @@ pub enum Left {
 }
 
 /// Until it is left or ends.
-pub async fn enter(config: &ConsoleConfig, world: &World) -> Result<Left, ConsoleError> {
-    let ConsoleConfig { kubeconfig, namespace, name } = config;
-    let cluster = Cluster::of(kubeconfig).await?;
+pub async fn enter(session: &Session, name: &str) -> Result<Left, ConsoleError> {
+    let namespace = &session.namespace;
     let path = format!(
         "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/console"
     );
-    let opened = cluster.streams.open(&path, PLAIN, &world.chance).await;
+    let opened = session.cluster.streams.open(&path, PLAIN, &session.world.chance).await;
     let socket = opened.map_err(|source| ConsoleError::Open {
         namespace: namespace.clone(),
-        name: name.clone(),
+        name: name.to_owned(),
         source,
     })?;
     eprintln!("This is the console of {namespace}/{name}. Enter wakes it, Ctrl-] leaves it.");
@@ -83,7 +78,7 @@ pub async fn enter(config: &ConsoleConfig, world: &World) -> Result<Left, Consol
         }
         Some(Left::ByChoice | Left::Signalled) => eprintln!(),
         None => {
-            return Err(ConsoleError::Broken { namespace: namespace.clone(), name: name.clone() });
+            return Err(ConsoleError::Broken { namespace: namespace.clone(), name: name.to_owned() });
         }
     }
     Ok(left.unwrap_or(Left::ByChoice))
