@@ -27,6 +27,7 @@ const routes: RouteRecordRaw[] = [
   { path: "/users/:name/:tab?", name: "user", component: () => import("./pages/users/UserPage.vue"), props: true, meta: { title: words.nav.users } },
   { path: "/access", name: "access", component: () => import("./pages/access/AccessPage.vue"), meta: { title: words.nav.access } },
   { path: "/events", name: "events", component: () => import("./pages/events/EventsPage.vue"), meta: { title: words.nav.events } },
+  { path: "/audit", name: "audit", component: () => import("./pages/audit/AuditPage.vue"), meta: { title: words.nav.audit } },
   { path: "/support", name: "support", component: () => import("./pages/support/SupportPage.vue"), meta: { title: words.nav.support } },
   { path: "/vms", name: "vms", component: () => import("./pages/vms/MachineList.vue"), meta: { title: words.nav.virtualMachines } },
   { path: "/vms/create", name: "vm-create", component: () => import("./pages/vms/MachineCreate.vue"), meta: { title: words.nav.virtualMachines } },

@@ -25,7 +25,7 @@ export interface Options {
   /** Of the body; JSON if not said. */
   type?: string;
   signal?: AbortSignal;
-  /** Milliseconds until an answer that does not come is given up. */
+  /** Milliseconds until an answer that is not there whole is given up. Infinity for one that has no end. */
   patience?: number;
   headers?: Record<string, string>;
 }
@@ -62,8 +62,10 @@ export const merge = <T>(path: string, body: unknown) => ask<T>("PATCH", path, {
 export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
   const init: RequestInit = { method, headers, credentials: "same-origin" };
-  const patience = AbortSignal.timeout(options.patience ?? PATIENCE);
-  init.signal = options.signal ? AbortSignal.any([options.signal, patience]) : patience;
+  const patience = options.patience ?? PATIENCE;
+  const signals = patience === Infinity ? [] : [AbortSignal.timeout(patience)];
+  if (options.signal) signals.push(options.signal);
+  init.signal = AbortSignal.any(signals);
   if (method !== "GET") headers["X-API-CSRF"] = csrfWord();
   if (options.body !== undefined) {
     headers["Content-Type"] = options.type ?? "application/json";

@@ -1,5 +1,8 @@
 // The pages that the side leads to. What is not here has no page.
 
+import { computed } from "vue";
+
+import { mayReadAudit } from "@/api/rights";
 import { words } from "@/words";
 
 export interface Page {
@@ -8,9 +11,11 @@ export interface Page {
   title: string;
   /** A line before it. */
   gap?: boolean;
+  /** Whether it leads anywhere for whoever is signed in; always if not said. */
+  isOffered?: () => boolean;
 }
 
-export const pages: Page[] = [
+const every: Page[] = [
   { name: "overview", path: "/", title: words.nav.overview },
   { name: "hosts", path: "/hosts", title: words.nav.hosts },
   { name: "vms", path: "/vms", title: words.nav.virtualMachines },
@@ -25,5 +30,8 @@ export const pages: Page[] = [
   { name: "users", path: "/users", title: words.nav.users },
   { name: "access", path: "/access", title: words.nav.access },
   { name: "events", path: "/events", title: words.nav.events, gap: true },
+  { name: "audit", path: "/audit", title: words.nav.audit, isOffered: () => mayReadAudit.value },
   { name: "support", path: "/support", title: words.nav.support },
 ];
+
+export const pages = computed(() => every.filter((page) => page.isOffered?.() ?? true));

@@ -52,3 +52,11 @@ export function moment(timestamp: string | undefined): string {
   const at = timestamp === undefined ? Number.NaN : Date.parse(timestamp);
   return Number.isNaN(at) ? "–" : new Date(at).toLocaleString();
 }
+
+/** The time of what was today, the date as well of what was before. */
+export function clockTime(timestamp: string | undefined, today = new Date(now.value)): string {
+  const at = new Date(timestamp === undefined ? Number.NaN : Date.parse(timestamp));
+  if (Number.isNaN(at.getTime())) return "–";
+  if (at.toDateString() === today.toDateString()) return at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  return at.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+}

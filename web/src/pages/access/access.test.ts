@@ -11,7 +11,8 @@ it("tells sessions from tokens", () => {
   expect(kindOf(token({ current: true }))).toBe("current");
   expect(kindOf(token({}))).toBe("session");
   expect(kindOf(token({ isDerived: true }))).toBe("program");
-  expect(kindOf(token({ isDerived: true, description: "Kubeconfig token" }))).toBe("kubeconfig");
+  expect(kindOf(token({ isDerived: true, labels: { "authn.management.cattle.io/kind": "kubeconfig" } }))).toBe("kubeconfig");
+  expect(kindOf(token({ isDerived: true, description: "Kubeconfig token", labels: { a: "b" } })), "a description is anybody's").toBe("program");
 });
 
 it("says when a token ends", () => {

@@ -15,18 +15,19 @@ export interface Token {
   /** Made by somebody who was signed in, and not by signing in. */
   isDerived: boolean;
   current: boolean;
+  labels?: Record<string, string> | null;
   links: Record<string, string>;
 }
 
 export type Kind = keyof typeof words.access.kinds;
 
-/** The server calls what it puts into kubeconfigs so. */
-const KUBECONFIG = "Kubeconfig token";
+/** The server's mark, which nobody writes who makes a token; a description is anybody's. */
+const KIND_LABEL = "authn.management.cattle.io/kind";
 
 export function kindOf(token: Token): Kind {
   if (token.current) return "current";
   if (!token.isDerived) return "session";
-  return token.description === KUBECONFIG ? "kubeconfig" : "program";
+  return token.labels?.[KIND_LABEL] === "kubeconfig" ? "kubeconfig" : "program";
 }
 
 export function endOf(token: Token, now: number): string {

@@ -40,9 +40,18 @@ export async function begin(namespace: string, displayName: string, file: File):
     metadata: { generateName: "image-", namespace, annotations: { "harvesterhci.io/image-name": file.name } },
     spec: { displayName, sourceType: "upload" },
   });
-  const upload: Upload = { id: made.id, name: displayName, size: file.size, sent: 0, rate: 0, isCancelled: false };
-  uploads.set(made.id, upload);
-  void carry(made.id, file);
+  start(made.id, displayName, file, 0);
+}
+
+/** One that this page knows nothing of any more: the node says how much of the file it has. */
+export async function goOn(id: string, displayName: string, file: File): Promise<void> {
+  const { offset } = await get<{ offset: number }>(`${place(id)}/upload`);
+  start(id, displayName, file, offset);
+}
+
+function start(id: string, name: string, file: File, sent: number) {
+  uploads.set(id, { id, name, size: file.size, sent, rate: 0, isCancelled: false });
+  void carry(id, file);
 }
 
 /** Breaks it off. What the node has of it goes with its image. */
