@@ -10,6 +10,7 @@ pub mod audit_log;
 pub mod bench;
 pub mod browser;
 pub mod definitions;
+pub mod dying;
 pub mod http;
 pub mod kube_rs;
 pub mod kubectl;

@@ -12,6 +12,7 @@ use clap_complete::{
     engine::{ArgValueCompleter, ValueCompleter},
     env::{CompleteEnv, EnvCompleter, Shells},
 };
+use http::Method;
 use sheaf_world::World;
 
 use crate::{
@@ -54,14 +55,70 @@ impl ValueCompleter for Names {
         let typed = typed.to_string_lossy().into_owned();
         asked(async |session| {
             let all = session.list(self.0, &session.namespace, "").await.unwrap_or_default();
-            all.iter()
-                .filter_map(|one| one["metadata"]["name"].as_str())
-                .filter(|name| name.starts_with(&typed))
-                .map(CompletionCandidate::new)
-                .collect()
+            candidates(all.iter().filter_map(|one| one["metadata"]["name"].as_str()), &typed)
         })
         .unwrap_or_default()
     }
+}
+
+/// The names of what the words before them mean: a noun, or any kind behind `get` and `delete`.
+#[derive(Clone, Copy)]
+struct NamesMeant;
+
+impl ValueCompleter for NamesMeant {
+    fn complete(&self, typed: &OsStr) -> Vec<CompletionCandidate> {
+        let words = plain_words(env::args_os().map(|word| word.to_string_lossy().into_owned()));
+        let typed = typed.to_string_lossy().into_owned();
+        asked(async |session| {
+            let resource = match words.first().map(String::as_str) {
+                Some("get" | "delete") => {
+                    let served = crate::anything::kinds::served(session).await.ok()?;
+                    crate::anything::kinds::meant(&served, words.get(1)?).ok()?
+                }
+                Some(noun) => NOUNS.iter().find(|(called, _)| *called == noun)?.1.clone(),
+                None => return None,
+            };
+            let all = session.list(&resource, &session.namespace, "").await.ok()?;
+            Some(candidates(all.iter().filter_map(|one| one["metadata"]["name"].as_str()), &typed))
+        })
+        .flatten()
+        .unwrap_or_default()
+    }
+}
+
+const NOUNS: [(&str, &Resource); 8] = [
+    ("vm", &resource::MACHINES),
+    ("image", &resource::IMAGES),
+    ("volume", &resource::VOLUMES),
+    ("snapshot", &resource::SNAPSHOTS),
+    ("network", &resource::NETWORKS),
+    ("key", &resource::KEYS),
+    ("template", &resource::TEMPLATES),
+    ("host", &resource::NODES),
+];
+
+/// What Rancher's API lists: a field of each.
+#[derive(Clone, Copy)]
+struct Listed {
+    path: &'static str,
+    field: &'static str,
+}
+
+impl ValueCompleter for Listed {
+    fn complete(&self, typed: &OsStr) -> Vec<CompletionCandidate> {
+        let typed = typed.to_string_lossy().into_owned();
+        asked(async |session| {
+            let page = session.ask(Method::GET, self.path, None, "list them").await.ok()?;
+            let all = page["data"].as_array()?.iter();
+            Some(candidates(all.filter_map(|one| one[self.field].as_str()), &typed))
+        })
+        .flatten()
+        .unwrap_or_default()
+    }
+}
+
+fn candidates<'a>(names: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
+    names.filter(|name| name.starts_with(typed)).map(CompletionCandidate::new).collect()
 }
 
 /// The kinds that are served.
@@ -103,6 +160,18 @@ impl ValueCompleter for Contexts {
 
 pub fn names_of(resource: &'static Resource) -> ArgValueCompleter {
     ArgValueCompleter::new(Names(resource))
+}
+
+pub fn names_meant() -> ArgValueCompleter {
+    ArgValueCompleter::new(NamesMeant)
+}
+
+pub fn users() -> ArgValueCompleter {
+    ArgValueCompleter::new(Listed { path: "/v3/users", field: "username" })
+}
+
+pub fn tokens() -> ArgValueCompleter {
+    ArgValueCompleter::new(Listed { path: "/v3/tokens", field: "id" })
 }
 
 pub fn kinds() -> ArgValueCompleter {
@@ -152,9 +221,32 @@ fn typed_so_far(words: impl Iterator<Item = String>) -> AskArgs {
     args
 }
 
+/// The words on the line that are no flag and no value of one that says which cluster is meant, without the program's own name.
+fn plain_words(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words = words.skip_while(|word| word != "--").skip(2);
+    let mut plain = Vec::new();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--kubeconfig" | "--data-dir" | "--context" | "-n" | "--namespace" | "-o" | "--output" => {
+                words.next();
+            }
+            flag if flag.starts_with('-') => {}
+            _ => plain.push(word),
+        }
+    }
+    plain
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_before_a_name_say_of_what_it_is() {
+        let line = "/usr/bin/sheaf -- sheaf -n team get -o wide --context=lab pvc bo";
+        assert_eq!(plain_words(line.split(' ').map(str::to_owned)), ["get", "pvc", "bo"]);
+        assert_eq!(plain_words("sheaf -- sheaf".split(' ').map(str::to_owned)), [] as [&str; 0]);
+    }
 
     #[test]
     fn an_unfinished_line_already_says_which_cluster_is_meant() {

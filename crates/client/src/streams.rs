@@ -37,6 +37,16 @@ pub type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 pub enum StreamError {
     #[error("the kubeconfig cannot be used")]
     Kubeconfig(#[source] Box<kube::Error>),
+    #[error(
+        "the kubeconfig signs in with a program or a name and a password, which is not known for streams: use a context with a token or a certificate (`sheaf login` makes one)"
+    )]
+    SignsInOtherwise,
+    #[error("cannot read the token in {file}")]
+    TokenFile {
+        file: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("the kubeconfig's server {server} is not an https URL")]
     Server { server: String },
     #[error("cannot reach {server}")]
@@ -66,6 +76,8 @@ pub struct Streams {
     server: Uri,
     tls: Arc<ClientConfig>,
     token: Option<HeaderValue>,
+    /// In a way that only the client for objects knows.
+    signs_in_otherwise: bool,
 }
 
 impl Streams {
@@ -81,9 +93,19 @@ impl Streams {
         let mut tls = config.rustls_client_config().map_err(unusable)?;
         // A connection that is to be taken over speaks the older protocol.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let auth = &config.auth_info;
+        let secret = match (&auth.token, &auth.token_file) {
+            (Some(secret), _) => Some(secret.expose_secret().to_owned()),
+            (None, Some(file)) => {
+                let read = std::fs::read_to_string(file);
+                let read = read.map_err(|source| StreamError::TokenFile { file: file.clone(), source })?;
+                Some(read.trim().to_owned())
+            }
+            (None, None) => None,
+        };
         let mut token = None;
-        if let Some(secret) = &config.auth_info.token {
-            let text = format!("Bearer {}", secret.expose_secret());
+        if let Some(secret) = secret {
+            let text = format!("Bearer {secret}");
             let mut value = HeaderValue::from_str(&text).map_err(http::Error::from)?;
             value.set_sensitive(true);
             token = Some(value);
@@ -92,7 +114,9 @@ impl Streams {
         if server.scheme_str() != Some("https") || server.host().is_none() {
             return Err(StreamError::Server { server: server.to_string() });
         }
-        Ok(Streams { server, tls: Arc::new(tls), token })
+        let signs_in_otherwise = token.is_none()
+            && (auth.exec.is_some() || auth.auth_provider.is_some() || auth.username.is_some());
+        Ok(Streams { server, tls: Arc::new(tls), token, signs_in_otherwise })
     }
 
     /// `https://ADDR:PORT`, as the kubeconfig names it.
@@ -106,6 +130,9 @@ impl Streams {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        if self.signs_in_otherwise {
+            return Err(StreamError::SignsInOtherwise);
+        }
         let server = self.server.to_string();
         let broken = |source| StreamError::Broken { server: server.clone(), source };
         let connection = self

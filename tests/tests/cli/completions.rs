@@ -38,4 +38,10 @@ fn verbs_flags_kinds_and_names_of_the_cluster_are_completed() {
     assert_eq!(offered(&anna, "sheaf volume show --namespace=cli-complete bo"), ["books"]);
     assert_eq!(offered(&anna, "sheaf get persistentvolumec"), ["persistentvolumeclaims"]);
     assert_eq!(offered(&anna, "sheaf vm list -n cli-comp"), ["cli-complete"]);
+    // Where the words before it say of what the name is.
+    assert_eq!(offered(&anna, "sheaf volume delete -n cli-complete br"), ["bread"]);
+    assert_eq!(offered(&anna, "sheaf get -n cli-complete pvc b"), ["books", "bread"]);
+    assert_eq!(offered(&anna, "sheaf delete pvc -n cli-complete bo"), ["books"]);
+    assert_eq!(offered(&anna, "sheaf user grant adm"), ["admin"]);
+    assert_eq!(offered(&anna, "sheaf user grant admin cluster-a"), ["cluster-admin"]);
 }

@@ -6,7 +6,7 @@ use std::{
     process::Stdio,
 };
 
-use crate::person::{Person, ended};
+use crate::person::{Person, ended, shared};
 
 #[test]
 fn a_word_that_is_none_suggests_the_nearest() {
@@ -39,6 +39,19 @@ fn each_kind_of_refusal_has_a_code_of_its_own() {
     assert!(refused.starts_with("sheaf: cannot make the virtual machine cli-codes/web: "), "{refused}");
     anna.complains(&["vm", "create", "Web", "--volume", "twice"], 2);
     anna.complains(&["vm", "create", "web", "--memory", "512", "--volume", "twice"], 2);
+}
+
+#[test]
+fn an_empty_list_of_a_namespace_that_is_mistyped_says_so() {
+    Person::in_namespace("cli-library");
+    let anna = Person::of(shared(), "cli-libary");
+    let wanted = "sheaf: there is no namespace cli-libary: did you mean cli-library?\n";
+    for words in [["vm", "list"], ["volume", "list"], ["get", "secrets"]] {
+        assert_eq!(anna.complains(&words, 3), wanted, "{words:?}");
+        assert_eq!(anna.complains(&[&words[..], &["-o", "json"]].concat(), 3), wanted, "{words:?}");
+    }
+    let anna = Person::of(shared(), "cli-library");
+    assert!(anna.says(&["vm", "list"]).starts_with("there is no virtual machine in namespace cli-library"));
 }
 
 #[test]

@@ -2,40 +2,19 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use sheaf_testbed::guests;
 use sheaf_tests::{machines::Farm, patience};
 
-use crate::person::Person;
-
-/// Ends with the test, whatever comes.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn start(command: &mut Command) -> (Running, BufReader<std::process::ChildStdout>) {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        (Running(child), lines)
-    }
-}
-
-fn line(lines: &mut impl BufRead) -> String {
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    line
-}
+use crate::{
+    person::Person,
+    running::{Running, line},
+};
 
 #[test]
 fn a_machine_lives_and_dies_at_the_command_line() {
@@ -53,6 +32,11 @@ fn a_machine_lives_and_dies_at_the_command_line() {
     ]);
     assert!(made.ends_with("virtual machine default/web runs\n"), "{made}");
     while !line(&mut changes).contains("Running") {}
+    let address = patience::until("the address of the machine", || {
+        let instance = farm.running("web");
+        instance["status"]["interfaces"][0]["ipAddress"].as_str().map(str::to_owned)
+    });
+    while !line(&mut changes).contains(&address) {}
     let shown = anna.says(&["vm", "show", "web"]);
     assert!(shown.contains("Status:       Running") && shown.contains("default/tiny"), "{shown}");
     assert!(anna.says(&["vm", "events", "web"]).contains("Started"));

@@ -13,4 +13,6 @@ mod golden;
 mod machines;
 mod nouns;
 mod person;
+mod running;
 mod signing_in;
+mod watching;

@@ -163,6 +163,10 @@ fn networks_templates_settings_and_hosts_are_looked_at() {
     assert_eq!(anna.says(&["setting", "get", "log-level"]), "info\n");
     anna.says(&["setting", "set", "log-level", "debug"]);
     assert_eq!(anna.says(&["setting", "get", "log-level"]), "debug\n");
+    let typed = anna.runs_with_input(&["setting", "set", "log-level", "--file", "-"], "trace\n");
+    assert_eq!(typed.code, 0, "{typed:?}");
+    assert_eq!(anna.says(&["setting", "get", "log-level"]), "trace\n");
+    anna.complains(&["setting", "set", "log-level"], 2);
     anna.says(&["setting", "reset", "log-level"]);
     assert_eq!(anna.says(&["setting", "get", "log-level"]), "info\n");
     let wrong = anna.complains(&["setting", "set", "log-level", "loud"], 1);

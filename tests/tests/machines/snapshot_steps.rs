@@ -9,7 +9,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -19,6 +18,7 @@ use std::{
 use serde_json::{Value, json};
 use sheaf_testbed::guests;
 use sheaf_tests::{
+    dying::unless_it_dies,
     machines::{
         CLAIMS, Farm, MACHINES, Serial, ask_monitor, claim, control_group_files,
         directories_of_control_groups, machine,
@@ -134,12 +134,12 @@ impl Story {
         tell_to_die(&farm, last);
         let before = farm.node.log().len();
         // It may die while it is asked.
-        _ = catch_unwind(AssertUnwindSafe(|| ask(&farm)));
+        unless_it_dies(|| ask(&farm));
         let survived = patience::until(format!("step {last} or the end"), || {
             if farm.node.has_ended() {
                 return Some(false);
             }
-            catch_unwind(AssertUnwindSafe(|| done(&farm))).unwrap_or(false).then_some(true)
+            unless_it_dies(|| done(&farm)).filter(|done| *done)
         });
         let steps = steps_in(&farm.node.log()[before..]);
         self.farm = Some(farm);

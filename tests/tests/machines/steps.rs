@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use sheaf_testbed::guests;
 use sheaf_tests::{
+    dying::unless_it_dies,
     machines::{CLAIMS, Farm, MACHINES, machine, rich_machine},
     node::Node,
     patience,
@@ -56,13 +57,12 @@ impl Story {
         if let Some(node) = Node::start_mortal(&place, &with_death) {
             let mut mortal = Farm::with_node(node, &arguments[1]);
             // It may die while it is asked.
-            _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(&mortal)));
+            unless_it_dies(|| ask(&mortal));
             survived = patience::until(format!("step {number} or the end"), || {
                 if mortal.node.has_ended() {
                     return Some(false);
                 }
-                let is_done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| done(&mortal)));
-                is_done.unwrap_or(false).then_some(true)
+                unless_it_dies(|| done(&mortal)).filter(|done| *done)
             });
             if survived {
                 mortal.node.kill();

@@ -25,7 +25,7 @@ pub struct DeleteArgs {
     #[arg(required_unless_present = "files", add = completing::kinds())]
     pub kind: Option<String>,
     /// What to delete
-    #[arg(required_unless_present = "files", value_parser = names::segment)]
+    #[arg(required_unless_present = "files", value_parser = names::segment, add = completing::names_meant())]
     pub names: Vec<String>,
     /// Delete what these files name, instead
     #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["kind", "names"])]

@@ -11,7 +11,7 @@ use crate::{
         Format, Refusal, Resource, Session, listing, names,
         session::ANSWER_PATIENCE,
         table::{Cell, Column, column, laid_out},
-        watching,
+        watching::{self, Watched},
     },
     completing,
 };
@@ -24,7 +24,7 @@ pub struct GetArgs {
     #[arg(required_unless_present = "kinds", add = completing::kinds())]
     pub kind: Option<String>,
     /// Only these
-    #[arg(value_parser = names::segment)]
+    #[arg(value_parser = names::segment, add = completing::names_meant())]
     pub names: Vec<String>,
     /// Of all namespaces
     #[arg(short = 'A', long)]
@@ -56,15 +56,22 @@ pub async fn run(session: &Session, args: &GetArgs) -> Result<(), Refusal> {
             }),
         ];
         let columns = if resource.is_namespaced { COLUMNS } else { &COLUMNS[1..] };
-        return watching::forever(session, &resource, namespace, args.selector.as_deref(), columns).await;
+        let selector = args.selector.as_deref();
+        let watched = Watched { resource: &resource, namespace, selector, columns, joined: None };
+        return watching::forever(session, &watched).await;
     }
     if !args.names.is_empty() {
         return named(session, &resource, &args.names).await;
     }
     let query = listing::query(args.selector.as_deref());
+    let is_a_place = async |found: &[Value]| match resource.is_namespaced {
+        true => session.is_a_place(namespace, found).await,
+        false => Ok(()),
+    };
     if session.format.is_for_people() {
         let path = format!("{}{query}", resource.collection(namespace));
         let table = table(session, &resource, &path).await?;
+        is_a_place(table["rows"].as_array().map(Vec::as_slice).unwrap_or_default()).await?;
         return session.out.print(&table_text(
             &table,
             session,
@@ -72,6 +79,7 @@ pub async fn run(session: &Session, args: &GetArgs) -> Result<(), Refusal> {
         ));
     }
     let objects = session.list(&resource, namespace, &query).await?;
+    is_a_place(&objects).await?;
     session.out.print(&session.format.many(&resource, &objects)?.unwrap_or_default())
 }
 

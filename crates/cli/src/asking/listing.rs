@@ -3,6 +3,8 @@
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
+use crate::completing;
+
 use super::{
     Refusal, Resource, Session,
     confirm::{YesArgs, confirm},
@@ -10,7 +12,7 @@ use super::{
     session::plural,
     table::{self, Column},
     waiting::{WaitArgs, until_gone},
-    watching,
+    watching::{self, Watched},
 };
 
 #[derive(Debug, ClapArgs)]
@@ -40,7 +42,7 @@ pub struct ListAllArgs {
 #[derive(Debug, ClapArgs)]
 pub struct DeleteArgs {
     /// What to delete
-    #[arg(required = true, value_name = "NAME", value_parser = names::segment)]
+    #[arg(required = true, value_name = "NAME", value_parser = names::segment, add = completing::names_meant())]
     pub names: Vec<String>,
     #[command(flatten)]
     pub yes: YesArgs,
@@ -59,9 +61,12 @@ pub async fn list(
     let namespace = if args.all_namespaces { "" } else { session.namespace.as_str() };
     let columns = if args.all_namespaces { columns } else { &columns[1..] };
     if args.watch {
-        return watching::forever(session, resource, namespace, args.selector.as_deref(), columns).await;
+        let selector = args.selector.as_deref();
+        let watched = Watched { resource, namespace, selector, columns, joined: None };
+        return watching::forever(session, &watched).await;
     }
     let objects = session.list(resource, namespace, &query(args.selector.as_deref())).await?;
+    session.is_a_place(namespace, &objects).await?;
     print(session, resource, &objects, columns, namespace, how_to_make_one)
 }
 
@@ -73,7 +78,9 @@ pub async fn list_all(
     columns: &[Column],
 ) -> Result<(), Refusal> {
     if args.watch {
-        return watching::forever(session, resource, "", args.selector.as_deref(), columns).await;
+        let selector = args.selector.as_deref();
+        let watched = Watched { resource, namespace: "", selector, columns, joined: None };
+        return watching::forever(session, &watched).await;
     }
     let objects = session.list(resource, "", &query(args.selector.as_deref())).await?;
     print(session, resource, &objects, columns, "", "")

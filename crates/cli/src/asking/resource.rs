@@ -89,6 +89,8 @@ pub static SECRETS: Resource = namespaced("", "v1", "secrets", "Secret", "secret
 pub static EVENTS: Resource = namespaced("", "v1", "events", "Event", "event");
 pub static NODES: Resource = of_the_cluster("", "v1", "nodes", "Node", "host");
 pub static NAMESPACES: Resource = of_the_cluster("", "v1", "namespaces", "Namespace", "namespace");
+pub static CLUSTER_ROLES: Resource =
+    of_the_cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "role");
 pub static STORAGE_CLASSES: Resource =
     of_the_cluster("storage.k8s.io", "v1", "storageclasses", "StorageClass", "storage class");
 pub static NETWORKS: Resource = namespaced(

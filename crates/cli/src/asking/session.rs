@@ -15,6 +15,7 @@ use super::{
     names,
     out::Out,
     refusal::{first_cause, sentence},
+    resource::NAMESPACES,
     table::Moment,
 };
 use crate::{cluster::Cluster, nearest_name::nearest};
@@ -103,6 +104,19 @@ impl Session {
             item
         };
         Ok(items.into_iter().map(dressed).collect())
+    }
+
+    /// Where a list of the namespace that somebody typed is empty, whether there is such a namespace at all: who mistyped it
+    /// is not to believe that everything is gone.
+    pub async fn is_a_place(&self, namespace: &str, found: &[Value]) -> Result<(), Refusal> {
+        if !found.is_empty() || namespace.is_empty() || !self.names_a_namespace {
+            return Ok(());
+        }
+        match self.get(&NAMESPACES, "", namespace).await {
+            // Who may not look is told no more than that there is nothing.
+            Err(why @ Refusal::NotFound { .. }) => Err(why),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     pub async fn create(&self, resource: &Resource, object: &Value) -> Result<Value, Refusal> {

@@ -74,37 +74,23 @@ pub const fn wide<R>(title: &'static str, cell: fn(&R, &Moment) -> Cell) -> Colu
 
 /// A table with its head.
 pub fn of<R>(columns: &[Column<R>], rows: &[R], moment: &Moment, format: Format, out: Out) -> String {
-    let columns: Vec<_> = columns.iter().filter(|column| !column.is_wide || format == Format::Wide).collect();
-    let titles = columns.iter().map(|column| column.title.to_owned()).collect();
-    let cells =
-        rows.iter().map(|row| columns.iter().map(|column| (column.cell)(row, moment)).collect()).collect();
-    laid_out(titles, cells, out)
+    laid_out(
+        titles(columns, format),
+        rows.iter().map(|row| cells(columns, format, row, moment)).collect(),
+        out,
+    )
 }
 
-/// The same below a head that was printed before: columns are at least as wide as they were then.
-pub fn more_of<R>(
-    columns: &[Column<R>],
-    rows: &[R],
-    moment: &Moment,
-    format: Format,
-    colours: bool,
-    widths: &mut Vec<usize>,
-) -> String {
-    let columns: Vec<_> = columns.iter().filter(|column| !column.is_wide || format == Format::Wide).collect();
-    widths.resize(columns.len(), 0);
-    let head: Vec<Cell> = columns.iter().map(|column| Cell::from(column.title)).collect();
-    let rows: Vec<Vec<Cell>> =
-        rows.iter().map(|row| columns.iter().map(|column| (column.cell)(row, moment)).collect()).collect();
-    for row in std::iter::once(&head).chain(&rows) {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.text.width());
-        }
-    }
-    let mut text = String::new();
-    for row in std::iter::once(&head).chain(&rows) {
-        line(&mut text, row, widths, colours);
-    }
-    text
+pub fn titles<R>(columns: &[Column<R>], format: Format) -> Vec<String> {
+    shown(columns, format).map(|column| column.title.to_owned()).collect()
+}
+
+pub fn cells<R>(columns: &[Column<R>], format: Format, row: &R, moment: &Moment) -> Vec<Cell> {
+    shown(columns, format).map(|column| (column.cell)(row, moment)).collect()
+}
+
+fn shown<R>(columns: &[Column<R>], format: Format) -> impl Iterator<Item = &Column<R>> {
+    columns.iter().filter(move |column| !column.is_wide || format == Format::Wide)
 }
 
 const GAP: &str = "   ";
@@ -117,23 +103,46 @@ const LONGEST: usize = 60;
 
 /// Columns of cells below their titles. Names are never shortened: they are what is typed next.
 pub fn laid_out(titles: Vec<String>, rows: Vec<Vec<Cell>>, out: Out) -> String {
-    let mut widths: Vec<usize> = titles.iter().map(|title| title.width()).collect();
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.text.width());
+    Lines::new(titles, out).add(rows)
+}
+
+/// A table that lines are added to: its columns are at least as wide as they were, as far as the terminal has room.
+pub struct Lines {
+    titles: Vec<String>,
+    widths: Vec<usize>,
+    has_head: bool,
+    out: Out,
+}
+
+impl Lines {
+    pub fn new(titles: Vec<String>, out: Out) -> Lines {
+        let widths = titles.iter().map(|title| title.width()).collect();
+        Lines { titles, widths, has_head: false, out }
+    }
+
+    /// The text of these rows, below the head if that was not there yet.
+    pub fn add(&mut self, rows: Vec<Vec<Cell>>) -> String {
+        for row in &rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.width());
+            }
         }
+        if let Some(room) = self.out.width {
+            let kept = |(at, title): (usize, &String)| at == 0 || KEPT.contains(&title.as_str());
+            let kept: Vec<bool> = self.titles.iter().enumerate().map(kept).collect();
+            let gaps = GAP.len() * self.titles.len().saturating_sub(1);
+            narrow(&mut self.widths, &kept, room.saturating_sub(gaps));
+        }
+        let mut text = String::new();
+        if !std::mem::replace(&mut self.has_head, true) {
+            let head: Vec<Cell> = self.titles.iter().map(|title| Cell::from(title.as_str())).collect();
+            line(&mut text, &head, &self.widths, self.out.colours);
+        }
+        for row in rows {
+            line(&mut text, &row, &self.widths, self.out.colours);
+        }
+        text
     }
-    if let Some(room) = out.width {
-        let kept = |(at, title): (usize, &String)| at == 0 || KEPT.contains(&title.as_str());
-        let kept: Vec<bool> = titles.iter().enumerate().map(kept).collect();
-        narrow(&mut widths, &kept, room.saturating_sub(GAP.len() * titles.len().saturating_sub(1)));
-    }
-    let mut text = String::new();
-    let head = titles.into_iter().map(Cell::from).collect();
-    for row in std::iter::once(head).chain(rows) {
-        line(&mut text, &row, &widths, out.colours);
-    }
-    text
 }
 
 /// Takes from the widest columns until all fit, or none can be narrower.
@@ -236,6 +245,16 @@ mod tests {
         assert!(text.contains("web        Running   a rather long desc…"), "{text}");
         let text = laid_out(titles(), rows(), Out { width: Some(5), colours: false });
         assert!(text.contains("database"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_come_later_stand_below_the_same_head() {
+        let mut lines = Lines::new(titles(), Out::default());
+        let head = lines.add(Vec::new());
+        assert_eq!(head, "NAME   STATUS   DESCRIPTION\n");
+        let [web, database] = rows().try_into().unwrap();
+        assert_eq!(lines.add(vec![database]), "database   Stopped\n");
+        assert_eq!(lines.add(vec![web]), "web        Running   a rather long description of it\n");
     }
 
     #[test]

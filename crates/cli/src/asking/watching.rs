@@ -1,106 +1,342 @@
 //! `--watch`: what there is, and then every change as it comes.
 //!
-//! Lines are added and never taken back, so it can be read by a program, too. What is gone is told once.
+//! Lines are added and never taken back, so it can be read by a program, too. A table gets a line when something changes that it
+//! shows; JSON and YAML get every change, as an event of the API's own kind (`type` and `object`), because an object alone does
+//! not say that it is gone. After a line that broke, what changed meanwhile is told, deletions included.
 
-use futures::StreamExt;
-use kube::runtime::watcher;
-use serde_json::Value;
-use std::time::Duration;
+use std::{collections::BTreeMap, pin::Pin, time::Duration};
+
+use futures::{Stream, StreamExt};
+use kube::{api::DynamicObject, runtime::watcher};
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Format, Refusal, Resource, Session, format::without_owners, table};
+use super::{
+    Format, Refusal, Resource, Session,
+    facts::text,
+    format::without_owners,
+    out::note,
+    refusal::first_cause,
+    session::plural,
+    table::{self, Column, Moment},
+};
 
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+/// What is watched, and how it is shown.
+pub struct Watched<'a> {
+    pub resource: &'a Resource,
+    /// An empty one stands for all.
+    pub namespace: &'a str,
+    pub selector: Option<&'a str>,
+    pub columns: &'a [Column],
+    /// Of the same namespace and name, put under a field of each row. Who may not see these sees the rest.
+    pub joined: Option<(&'a Resource, &'a str)>,
+}
+
+type Id = (String, String);
+type Changes = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<DynamicObject>>> + Send>>;
+
 /// Until it is broken off.
-pub async fn forever(
-    session: &Session,
-    resource: &Resource,
-    namespace: &str,
-    selector: Option<&str>,
-    columns: &[table::Column<Value>],
-) -> Result<(), Refusal> {
-    let namespace = if resource.is_namespaced { namespace } else { "" };
-    let objects = sheaf_client::api::objects(&session.cluster.objects, &resource.for_kube(), namespace);
-    let mut config = watcher::Config::default();
-    if let Some(selector) = selector {
-        config = config.labels(selector);
-    }
-    let mut changes = std::pin::pin!(watcher::watcher(objects, config));
-    let mut begun: Vec<Value> = Vec::new();
-    let mut is_begun = false;
-    let mut head = Head::default();
+pub async fn forever(session: &Session, watched: &Watched<'_>) -> Result<(), Refusal> {
+    let mut rows = Followed::of(session, watched.resource, watched.namespace, watched.selector);
+    let mut joined = watched
+        .joined
+        .filter(|_| session.format.is_for_people())
+        .map(|(resource, _)| Followed::of(session, resource, watched.namespace, None))
+        .map(|joined| Followed { tells: false, ..joined });
+    let mut screen = Screen::new(session, watched);
     loop {
-        let value = |object| {
-            let mut value = serde_json::to_value(object).map(without_owners).unwrap_or_default();
-            value["apiVersion"] = resource.api_version().into();
-            value["kind"] = resource.kind.as_ref().into();
-            value
-        };
-        match changes.next().await {
-            Some(Ok(watcher::Event::Init)) => begun.clear(),
-            Some(Ok(watcher::Event::InitApply(object))) => begun.push(value(object)),
-            Some(Ok(watcher::Event::InitDone)) => {
-                // After a line that broke everything is listed again, and was printed before.
-                if !is_begun {
-                    head.print(session, resource, columns, &begun, false)?;
+        let changed = tokio::select! {
+            biased;
+            changed = rows.next(session) => changed?,
+            changed = next_of(&mut joined, session) => match changed {
+                Ok(changed) => changed,
+                Err(Refusal::Forbidden { .. }) => {
+                    joined = None;
+                    Vec::new()
                 }
-                is_begun = true;
-            }
-            Some(Ok(watcher::Event::Apply(object))) => {
-                head.print(session, resource, columns, &[value(object)], false)?;
-            }
-            Some(Ok(watcher::Event::Delete(object))) => {
-                head.print(session, resource, columns, &[value(object)], true)?;
-            }
-            Some(Err(watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)))
+                Err(why) => return Err(why),
+            },
+        };
+        // The first table is whole, or every machine would be told twice.
+        if !rows.is_known || joined.as_ref().is_some_and(|joined| !joined.is_known) {
+            continue;
+        }
+        let changed = if screen.is_begun { changed } else { rows.objects.keys().cloned().collect() };
+        screen.tell(&changed, &rows, joined.as_ref())?;
+    }
+}
+
+async fn next_of(joined: &mut Option<Followed>, session: &Session) -> Result<Vec<Id>, Refusal> {
+    match joined {
+        Some(joined) => joined.next(session).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// All objects of a kind, as they stood last.
+struct Followed {
+    changes: Changes,
+    called: String,
+    api_version: String,
+    kind: String,
+    objects: BTreeMap<Id, Value>,
+    /// Those that the last change took away.
+    gone: BTreeMap<Id, Value>,
+    /// What a list that is not over has brought.
+    listed: BTreeMap<Id, Value>,
+    is_known: bool,
+    is_lost: bool,
+    /// Whether it says that the connection is lost: one of them is enough.
+    tells: bool,
+}
+
+impl Followed {
+    fn of(session: &Session, resource: &Resource, namespace: &str, selector: Option<&str>) -> Followed {
+        let namespace = if resource.is_namespaced { namespace } else { "" };
+        let objects = sheaf_client::api::objects(&session.cluster.objects, &resource.for_kube(), namespace);
+        let mut config = watcher::Config::default();
+        if let Some(selector) = selector {
+            config = config.labels(selector);
+        }
+        Followed {
+            changes: watcher::watcher(objects, config).boxed(),
+            called: plural(&resource.called),
+            api_version: resource.api_version(),
+            kind: resource.kind.to_string(),
+            objects: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            is_known: false,
+            is_lost: false,
+            tells: true,
+        }
+    }
+
+    /// Waits for the next thing to happen; answers what it happened to.
+    async fn next(&mut self, session: &Session) -> Result<Vec<Id>, Refusal> {
+        use watcher::{Error, Event};
+        let event = match self.changes.next().await {
+            Some(Ok(event)) => event,
+            Some(Err(Error::InitialListFailed(why) | Error::WatchStartFailed(why)))
                 if matches!(why, kube::Error::Api(_)) =>
             {
-                return Err(
-                    session.refused(why, &format!("watch {}", super::session::plural(&resource.called)))
-                );
+                return Err(session.refused(why, &format!("watch {}", self.called)));
             }
-            Some(Err(_)) | None => sleep(TRY_AGAIN).await,
+            broken => {
+                if self.tells && !self.is_lost {
+                    let why = broken.and_then(Result::err).map_or_else(String::new, |why| first_cause(&why));
+                    note(&format!("the connection to {} is lost: {why}; trying again", session.server()));
+                }
+                self.is_lost = true;
+                sleep(TRY_AGAIN).await;
+                return Ok(Vec::new());
+            }
+        };
+        if self.is_lost && !matches!(event, Event::Init) {
+            self.is_lost = false;
+            if self.tells {
+                note(&format!("connected to {} again", session.server()));
+            }
         }
+        Ok(self.take(event))
+    }
+
+    fn take(&mut self, event: watcher::Event<DynamicObject>) -> Vec<Id> {
+        use watcher::Event;
+        self.gone.clear();
+        match event {
+            Event::Init => {
+                self.listed.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                let object = self.dressed(object);
+                self.listed.insert(id(&object), object);
+                Vec::new()
+            }
+            Event::InitDone => {
+                self.is_known = true;
+                let before = std::mem::replace(&mut self.objects, std::mem::take(&mut self.listed));
+                let version = |object: &Value| text(object, "/metadata/resourceVersion").to_owned();
+                let is_news =
+                    |(id, object): &(&Id, &Value)| before.get(*id).map(version) != Some(version(object));
+                let mut changed: Vec<Id> =
+                    self.objects.iter().filter(is_news).map(|(id, _)| id.clone()).collect();
+                for (id, object) in before {
+                    if !self.objects.contains_key(&id) {
+                        changed.push(id.clone());
+                        self.gone.insert(id, object);
+                    }
+                }
+                changed
+            }
+            Event::Apply(object) => {
+                let object = self.dressed(object);
+                let id = id(&object);
+                self.objects.insert(id.clone(), object);
+                vec![id]
+            }
+            Event::Delete(object) => {
+                let object = self.dressed(object);
+                let id = id(&object);
+                self.objects.remove(&id);
+                self.gone.insert(id.clone(), object);
+                vec![id]
+            }
+        }
+    }
+
+    /// As it is printed: items of a list do not say what they are.
+    fn dressed(&self, object: DynamicObject) -> Value {
+        let mut value = serde_json::to_value(object).map(without_owners).unwrap_or_default();
+        value["apiVersion"] = self.api_version.clone().into();
+        value["kind"] = self.kind.clone().into();
+        value
     }
 }
 
-/// The head of the table, printed once, and how wide its columns are.
-#[derive(Default)]
-struct Head {
-    is_printed: bool,
-    widths: Vec<usize>,
+fn id(object: &Value) -> Id {
+    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
 }
 
-impl Head {
-    fn print(
-        &mut self,
-        session: &Session,
-        resource: &Resource,
-        columns: &[table::Column<Value>],
-        objects: &[Value],
-        is_gone: bool,
-    ) -> Result<(), Refusal> {
-        if !session.format.is_for_people() {
-            for object in objects {
-                let text = match session.format {
-                    Format::Json => format!("{object}\n"),
-                    Format::Yaml => format!("---\n{}", super::format::yaml(object)?),
-                    Format::Name | Format::Table | Format::Wide => resource.name_of(object) + "\n",
-                };
-                session.out.print(&text)?;
-            }
-            return Ok(());
+/// What was printed so far.
+struct Screen<'a> {
+    session: &'a Session,
+    watched: &'a Watched<'a>,
+    lines: table::Lines,
+    /// What stands in the last line of each, ages aside.
+    shown: BTreeMap<Id, Vec<table::Cell>>,
+    is_begun: bool,
+}
+
+impl<'a> Screen<'a> {
+    fn new(session: &'a Session, watched: &'a Watched<'a>) -> Screen<'a> {
+        let lines = table::Lines::new(table::titles(watched.columns, session.format), session.out);
+        Screen { session, watched, lines, shown: BTreeMap::new(), is_begun: false }
+    }
+
+    fn tell(&mut self, changed: &[Id], rows: &Followed, joined: Option<&Followed>) -> Result<(), Refusal> {
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        if !self.session.format.is_for_people() {
+            return changed.iter().try_for_each(|id| self.tell_scripts(id, rows));
         }
-        let moment = session.moment();
-        let text =
-            table::more_of(columns, objects, &moment, session.format, session.out.colours, &mut self.widths);
-        let skipped = usize::from(self.is_printed);
-        self.is_printed = true;
-        for line in text.lines().skip(skipped) {
-            let gone = if is_gone { "   (deleted)" } else { "" };
-            session.out.print(&format!("{line}{gone}\n"))?;
+        let mut lines = Vec::new();
+        let mut gone = Vec::new();
+        for id in changed {
+            if let Some(object) = rows.objects.get(id) {
+                lines.extend(self.news(id, self.joined(object, id, joined)));
+            } else if self.shown.remove(id).is_some()
+                && let Some(object) = rows.gone.get(id)
+            {
+                gone.push(self.cells(&self.joined(object, id, joined), self.session.moment()));
+            }
+        }
+        if is_first || !lines.is_empty() {
+            self.session.out.print(&self.lines.add(lines))?;
+        }
+        for line in self.lines.add(gone).lines() {
+            self.session.out.print(&format!("{line}   (deleted)\n"))?;
         }
         Ok(())
+    }
+
+    fn joined(&self, object: &Value, id: &Id, joined: Option<&Followed>) -> Value {
+        let mut row = object.clone();
+        if let (Some((_, field)), Some(other)) =
+            (self.watched.joined, joined.and_then(|all| all.objects.get(id)))
+        {
+            row[field] = json!({"status": other["status"]});
+        }
+        row
+    }
+
+    /// The line of it, unless just that line is the last that was printed.
+    fn news(&mut self, id: &Id, row: Value) -> Option<Vec<table::Cell>> {
+        // At one moment for all, so that nothing is news for being older.
+        let timeless = self.cells(&row, Moment { now: 0 });
+        if self.shown.get(id) == Some(&timeless) {
+            return None;
+        }
+        self.shown.insert(id.clone(), timeless);
+        Some(self.cells(&row, self.session.moment()))
+    }
+
+    fn cells(&self, row: &Value, moment: Moment) -> Vec<table::Cell> {
+        table::cells(self.watched.columns, self.session.format, row, &moment)
+    }
+
+    fn tell_scripts(&mut self, id: &Id, rows: &Followed) -> Result<(), Refusal> {
+        let was_there = self.shown.contains_key(id);
+        let (kind, object) = match (rows.objects.get(id), rows.gone.get(id)) {
+            (Some(object), _) => (if was_there { "MODIFIED" } else { "ADDED" }, object),
+            (None, Some(object)) => ("DELETED", object),
+            (None, None) => return Ok(()),
+        };
+        match kind {
+            "DELETED" => _ = self.shown.remove(id),
+            _ => _ = self.shown.insert(id.clone(), Vec::new()),
+        }
+        let event = json!({"type": kind, "object": object});
+        let text = match self.session.format {
+            Format::Json => format!("{event}\n"),
+            Format::Yaml => format!("---\n{}", super::format::yaml(&event)?),
+            Format::Name | Format::Table | Format::Wide => {
+                let gone = if kind == "DELETED" { " deleted" } else { "" };
+                format!("{}{gone}\n", self.watched.resource.name_of(object))
+            }
+        };
+        self.session.out.print(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use kube::runtime::watcher::Event;
+
+    use super::*;
+
+    fn followed() -> Followed {
+        Followed {
+            changes: stream::pending().boxed(),
+            called: "things".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "Thing".to_owned(),
+            objects: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            is_known: false,
+            is_lost: false,
+            tells: false,
+        }
+    }
+
+    fn thing(name: &str, version: &str) -> DynamicObject {
+        serde_json::from_value(
+            json!({"metadata": {"namespace": "a", "name": name, "resourceVersion": version}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_list_after_a_line_that_broke_tells_what_changed_and_what_is_gone() {
+        let mut followed = followed();
+        let list = |followed: &mut Followed, things: &[(&str, &str)]| -> Vec<String> {
+            followed.take(Event::Init);
+            for (name, version) in things {
+                assert!(followed.take(Event::InitApply(thing(name, version))).is_empty());
+            }
+            followed.take(Event::InitDone).into_iter().map(|(_, name)| name).collect()
+        };
+        assert_eq!(list(&mut followed, &[("kept", "1"), ("changed", "2"), ("gone", "3")]).len(), 3);
+        assert!(followed.is_known);
+        let news = list(&mut followed, &[("kept", "1"), ("changed", "4"), ("new", "5")]);
+        assert_eq!(news, ["changed", "new", "gone"]);
+        let gone: Vec<&str> = followed.gone.keys().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(gone, ["gone"]);
+        assert_eq!(followed.take(Event::Delete(thing("new", "6"))), [("a".to_owned(), "new".to_owned())]);
+        assert_eq!(followed.objects.len(), 2);
     }
 }

@@ -135,7 +135,7 @@ fn address(typed: &str) -> Result<String, BadSetting> {
 }
 
 pub async fn run(config: &LoginConfig, world: World) -> Result<(), Refusal> {
-    let mut file = KubeconfigFile::open(&config.kubeconfig)?;
+    let file = KubeconfigFile::open(&config.kubeconfig)?;
     let authority = authority::shown_by(&config.server).await?;
     let fingerprint = authority.fingerprint();
     match &config.fingerprint {
@@ -181,6 +181,8 @@ pub async fn run(config: &LoginConfig, world: World) -> Result<(), Refusal> {
         signed_in = sign_in(&session, config, &new).await?;
     }
     let token = signed_in["token"].as_str().unwrap_or_default();
+    // Minutes may have passed since it was read, and others write it, too.
+    let mut file = KubeconfigFile::open(&config.kubeconfig)?;
     file.put(&config.context, &access, &config.user, token, config.namespace.as_deref());
     file.write()?;
     Out::look().print(&format!(

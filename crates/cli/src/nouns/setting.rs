@@ -1,5 +1,10 @@
 //! `sheaf setting`: what the cluster is told to do otherwise than usual.
 
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
@@ -45,9 +50,12 @@ pub struct SetArgs {
     /// The setting
     #[arg(value_parser = names::segment, add = completing::names_of(&SETTINGS))]
     pub name: String,
-    /// Its value
-    #[arg(allow_hyphen_values = true)]
-    pub value: String,
+    /// Its value. One that is secret belongs into a file: what is typed is in the history of a shell and in the list of processes
+    #[arg(allow_hyphen_values = true, required_unless_present = "file")]
+    pub value: Option<String>,
+    /// Read the value from a file; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "value", value_hint = clap::ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
 }
 
 const COLUMNS: &[Column] = &[
@@ -103,10 +111,29 @@ pub async fn run(session: &Session, command: SettingCommand) -> Result<(), Refus
                 None => session.out.print(&format!("{}\n", value(&setting))),
             }
         }
-        SettingCommand::Set(args) => set(session, &args.name, &args.value).await,
+        SettingCommand::Set(args) => {
+            let value = match (args.value, args.file) {
+                (Some(value), _) => value,
+                (None, Some(file)) => read(&file)?,
+                (None, None) => {
+                    return Err(Refusal::Wrong("neither a value nor a file was given".to_owned()));
+                }
+            };
+            set(session, &args.name, &value).await
+        }
         SettingCommand::Reset(args) => set(session, &args.name, "").await,
         SettingCommand::List(args) => listing::list_all(session, &SETTINGS, &args, COLUMNS).await,
     }
+}
+
+/// All of a file but the end of its last line, which editors put there.
+fn read(file: &Path) -> Result<String, Refusal> {
+    let text = match file.as_os_str() == "-" {
+        true => io::read_to_string(io::stdin()),
+        false => fs::read_to_string(file),
+    };
+    let text = text.map_err(|source| Refusal::Read { path: file.to_owned(), source })?;
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
 async fn set(session: &Session, name: &str, wanted: &str) -> Result<(), Refusal> {

@@ -6,13 +6,16 @@ use clap::{Args as ClapArgs, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::asking::{
-    Format, Refusal, Session,
-    facts::text,
-    format::{json_text, yaml},
-    names,
-    table::{self, Cell, Column, Tone, column, wide},
-    waiting::duration,
+use crate::{
+    asking::{
+        Format, Refusal, Session,
+        facts::text,
+        format::{json_text, yaml},
+        names,
+        table::{self, Cell, Column, Tone, column, wide},
+        waiting::duration,
+    },
+    completing,
 };
 
 #[derive(Debug, Subcommand)]
@@ -40,7 +43,7 @@ pub struct CreateArgs {
 #[derive(Debug, ClapArgs)]
 pub struct NamesArgs {
     /// The tokens
-    #[arg(required = true, value_name = "NAME", value_parser = names::segment)]
+    #[arg(required = true, value_name = "NAME", value_parser = names::segment, add = completing::tokens())]
     pub names: Vec<String>,
 }
 

@@ -20,8 +20,10 @@ use crate::{
         facts::{self, text},
         format::{json_text, yaml},
         names,
+        resource::CLUSTER_ROLES,
         table::{self, Column, column},
     },
+    completing,
     nearest_name::nearest,
 };
 
@@ -65,7 +67,7 @@ pub struct CreateUserArgs {
 #[derive(Debug, ClapArgs)]
 pub struct PasswordArgs {
     /// The user
-    #[arg(value_parser = names::segment)]
+    #[arg(value_parser = names::segment, add = completing::users())]
     pub name: String,
     /// File with the password, of mode 0600
     #[arg(long, value_name = "FILE")]
@@ -75,7 +77,7 @@ pub struct PasswordArgs {
 #[derive(Debug, ClapArgs)]
 pub struct DeleteUserArgs {
     /// The user
-    #[arg(value_parser = names::segment)]
+    #[arg(value_parser = names::segment, add = completing::users())]
     pub name: String,
     #[command(flatten)]
     pub yes: YesArgs,
@@ -93,10 +95,10 @@ pub struct GiveArgs {
 #[derive(Debug, ClapArgs)]
 pub struct GrantArgs {
     /// The user, or with --group the group
-    #[arg(value_parser = names::segment)]
+    #[arg(value_parser = names::segment, add = completing::users())]
     pub who: String,
     /// The role
-    #[arg(value_parser = names::segment)]
+    #[arg(value_parser = names::segment, add = completing::names_of(&CLUSTER_ROLES))]
     pub role: String,
     /// In all namespaces, and for what has none; without it the role is for the namespace that -n names
     #[arg(long, conflicts_with = "namespace")]

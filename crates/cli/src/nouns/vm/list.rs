@@ -9,8 +9,11 @@ use crate::asking::{
     listing::{self, ListArgs},
     resource::{INSTANCES, MACHINES},
     table::{self, Cell, Column, column, wide},
-    watching,
+    watching::{self, Watched},
 };
+
+/// Where a machine's row has what its instance knows.
+const INSTANCE: &str = "instance";
 
 /// A machine, with its instance under `instance` where it has one.
 const COLUMNS: &[Column] = &[
@@ -33,27 +36,18 @@ const COLUMNS: &[Column] = &[
     }),
 ];
 
-const WATCHED: &[Column] = &[
-    column("NAMESPACE", |vm, _| text(vm, "/metadata/namespace").into()),
-    column("NAME", |vm, _| text(vm, "/metadata/name").into()),
-    column("STATUS", |vm, _| Cell::toned(standing::status(vm), standing::tone(standing::status(vm)))),
-    column("CPUS", |vm, _| standing::cpus(vm).to_string().into()),
-    column("MEMORY", |vm, _| standing::memory_in_words(vm).into()),
-    column("AGE", |vm, moment| {
-        sheaf_resources::age::since(text(vm, "/metadata/creationTimestamp"), moment.now).into()
-    }),
-];
-
 pub async fn run(session: &Session, args: &ListArgs) -> Result<(), Refusal> {
     let namespace = if args.all_namespaces { "" } else { session.namespace.as_str() };
     let columns = if args.all_namespaces { COLUMNS } else { &COLUMNS[1..] };
     if args.watch {
-        // Where it runs and at which address its instance knows, which is not watched here.
-        let of_machines = if args.all_namespaces { WATCHED } else { &WATCHED[1..] };
-        return watching::forever(session, &MACHINES, namespace, args.selector.as_deref(), of_machines).await;
+        let selector = args.selector.as_deref();
+        let joined = Some((&INSTANCES, INSTANCE));
+        let watched = Watched { resource: &MACHINES, namespace, selector, columns, joined };
+        return watching::forever(session, &watched).await;
     }
     let query = listing::query(args.selector.as_deref());
     let mut machines = session.list(&MACHINES, namespace, &query).await?;
+    session.is_a_place(namespace, &machines).await?;
     if let Some(text) = session.format.many(&MACHINES, &machines)? {
         return session.out.print(&text);
     }
@@ -78,7 +72,7 @@ fn join(machines: &mut [Value], instances: &[Value]) {
     let by_id: std::collections::BTreeMap<_, _> = instances.iter().map(|one| (id(one), one)).collect();
     for vm in machines {
         if let Some(instance) = by_id.get(&id(vm)) {
-            vm["instance"] = json!({"status": instance["status"]});
+            vm[INSTANCE] = json!({"status": instance["status"]});
         }
     }
 }
