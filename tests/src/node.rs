@@ -220,6 +220,19 @@ impl Node {
         self.directory.join("data")
     }
 
+    /// The last it said, for whoever reads why a test failed: its directory is gone by then.
+    fn tells_its_end(&self) {
+        const LINES: usize = 30;
+        let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LINES)..];
+        eprintln!(
+            "---- the last lines of the node at {} ----\n{}\n----",
+            self.directory.display(),
+            last.join("\n")
+        );
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap()
     }
@@ -227,6 +240,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tells_its_end();
+        }
         // It may have been killed already.
         _ = self.child.kill();
         _ = self.child.wait();

@@ -43,7 +43,7 @@ use crate::{
     log,
     machine::{Accelerator, Format, InvalidMachine, Machine, MachineId},
     overhead::{self, Layers},
-    process::ProcessRecord,
+    process::{self, ProcessRecord},
     qmp::{Monitor, QmpError, RunState},
     step::Step,
     user_ids::{Identity, UserIds},
@@ -352,7 +352,9 @@ impl Hypervisor {
                 self.clean_up(id, &directory, &lock);
                 Err(match outcome {
                     NoAnswer::Ended => HypervisorError::Refused { machine: id.clone(), reason },
-                    NoAnswer::TooLate => {
+                    NoAnswer::TooLate { standing } => {
+                        let reason =
+                            if reason.is_empty() { standing } else { format!("{reason}; {standing}") };
                         HypervisorError::NoStart { machine: id.clone(), patience: START_PATIENCE, reason }
                     }
                     NoAnswer::Monitor(source) => HypervisorError::Monitor { machine: id.clone(), source },
@@ -379,6 +381,7 @@ impl Hypervisor {
         directory: &MachineDirectory,
         mut child: Child,
     ) -> Result<Monitor, NoAnswer> {
+        let pid = child.id();
         let answer = async {
             let stream = connect(directory, &DescriptorName::MonitorSocket)
                 .map_err(|why| NoAnswer::Monitor(QmpError::Io(why)))?;
@@ -392,7 +395,7 @@ impl Hypervisor {
             biased;
             _ = child.wait() => Err(NoAnswer::Ended),
             answer = answer => answer,
-            () = sleep(START_PATIENCE) => Err(NoAnswer::TooLate),
+            () = sleep(START_PATIENCE) => Err(NoAnswer::TooLate { standing: process::standing(pid) }),
         };
         match outcome {
             Ok(monitor) => {
@@ -411,7 +414,7 @@ impl Hypervisor {
                 // A connection that ended is a process that is ending: what it said last is
                 // the better reason, if it ends by itself.
                 let ended = tokio::time::timeout(Duration::from_secs(1), child.wait()).await.is_ok();
-                if ended && !matches!(other, NoAnswer::TooLate) {
+                if ended && !matches!(other, NoAnswer::TooLate { .. }) {
                     return Err(NoAnswer::Ended);
                 }
                 let _ = child.start_kill();
@@ -655,7 +658,7 @@ impl Hypervisor {
 /// Why a launch came to nothing.
 enum NoAnswer {
     Ended,
-    TooLate,
+    TooLate { standing: String },
     Monitor(QmpError),
 }
 

@@ -84,6 +84,27 @@ impl ProcessRecord {
     }
 }
 
+/// What a process that keeps us waiting does just now, for whoever has to find out why: which program it is, its state as `ps`
+/// prints it, and in which function of the kernel it waits.
+pub fn standing(pid: Option<u32>) -> String {
+    let Some(pid) = pid else { return "its process has ended".to_owned() };
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let state = read("stat")
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().next()?.chars().next());
+    match state {
+        Some(state) => format!(
+            "its process {pid} ({}) is in state {state} and waits in {}",
+            read("comm").trim(),
+            Some(read("wchan"))
+                .filter(|place| !matches!(place.as_str(), "" | "0"))
+                .as_deref()
+                .unwrap_or("no place that is told")
+        ),
+        None => format!("its process {pid} is gone"),
+    }
+}
+
 /// Empty where the kernel does not say.
 fn this_boot() -> String {
     fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
@@ -114,6 +135,14 @@ fn parse_stat(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_a_process_stands_is_told_in_words() {
+        let own = standing(Some(std::process::id()));
+        assert!(own.contains("is in state ") && own.contains("waits in "), "{own}");
+        assert_eq!(standing(None), "its process has ended");
+        assert_eq!(standing(Some(u32::MAX)), format!("its process {} is gone", u32::MAX));
+    }
 
     #[test]
     fn a_process_whose_name_looks_like_fields_is_read_right() {
