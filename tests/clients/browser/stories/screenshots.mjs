@@ -9,7 +9,7 @@ import { OVERLAYS } from "../overlays.mjs";
 import { wire } from "../wire.mjs";
 
 const unfold = async (page) => {
-  await page.getByText("More", { exact: true }).click();
+  await page.getByText("More options").click();
   await page.getByLabel("Description").scrollIntoViewIfNeeded();
 };
 const withTheMenuOpen = async (page) => {
@@ -107,8 +107,8 @@ async function beforeAnything(house, directory) {
 export async function pages(house, directory, wanted = Object.keys(PAGES)) {
   for (const name of wanted) {
     const [path, act] = PAGES[name];
-    // What is done depends on how wide the page is, and is not undone: each look begins anew.
-    for (const look of act ? LOOKS.map((one) => [one]) : [LOOKS]) {
+    // A page arranges itself as wide as it is when it opens. What is done on it is not undone: then each look begins anew.
+    for (const look of act ? LOOKS.map((one) => [one]) : [LOOKS.slice(0, 2), LOOKS.slice(2)]) {
       await resize(house, look[0]);
       await leadTo(house, path);
       if (act) await act(house.page);
