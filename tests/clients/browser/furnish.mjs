@@ -38,6 +38,7 @@ export async function furnish(house, disk, { machines = 4 } = {}) {
     metadata: { name: "lan", labels: { "network.harvesterhci.io/clusternetwork": "mgmt", "network.harvesterhci.io/type": "UntaggedNetwork" } },
     spec: { config: JSON.stringify({ cniVersion: "0.3.1", name: "lan", type: "bridge", bridge: "mgmt-br", promiscMode: true, ipam: {} }) },
   });
+  await house.api("POST", "/v3/users", { username: "jo", name: "Jo Miller", password: "somebody-ordinary-1234", enabled: true, mustChangePassword: true });
 }
 
 function machine(image, name, runStrategy) {

@@ -145,7 +145,10 @@ export class House {
     await this.go(path);
     await this.types("admin", process.env.SHEAF_PASSWORD_IS_CHOSEN ? PASSWORD : process.env.SHEAF_FIRST_PASSWORD);
     await this.page.waitForURL(/\/dashboard\/(?!sign-in)/);
-    if (new URL(this.page.url()).pathname !== "/dashboard/password") return;
+    if (new URL(this.page.url()).pathname === "/dashboard/password") await this.choosesPassword();
+  }
+
+  async choosesPassword() {
     await this.page.getByLabel("Current password").fill(process.env.SHEAF_FIRST_PASSWORD);
     await this.page.getByLabel("New password", { exact: true }).fill(PASSWORD);
     await this.page.getByLabel("New password again").fill(PASSWORD);

@@ -44,10 +44,20 @@ export async function look(): Promise<void> {
   }
 }
 
+/** The password that has to be changed at once, for the page that asks for it, so that nobody types it twice in a row. */
+let typed = "";
+
+export function takeTyped(): string {
+  const taken = typed;
+  typed = "";
+  return taken;
+}
+
 export async function signIn(username: string, password: string): Promise<void> {
   const login = { username, password, responseType: "cookie", description: "console" };
   await post("/v3-public/localProviders/local?action=login", login);
   await look();
+  typed = person.value?.mustChangePassword ? password : "";
   hasExpired.value = false;
 }
 
@@ -55,6 +65,7 @@ export async function signOut(): Promise<void> {
   try {
     await post("/v3/tokens?action=logout");
   } finally {
+    typed = "";
     person.value = undefined;
     hasExpired.value = false;
   }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { words } from "@/words";
 
-import { effectOf, formOf, groupOf, isSet, laidOut, type Setting, shownOf, wrongJson } from "./setting";
+import { effectOf, formOf, groupOf, isSet, laidOut, type Setting, shownOf, spaced, wrongJson } from "./setting";
 
 function setting(name: string, standard: string, value?: string, condition?: { status: string; reason?: string }): Setting {
   return {
@@ -55,6 +55,12 @@ describe("a setting", () => {
     expect(wrongJson('{"a": }')).not.toBe("");
     expect(laidOut('{"a":1}')).toBe('{\n  "a": 1\n}');
     expect(laidOut("{")).toBe("{");
+  });
+
+  it("breaks JSON between its words, and leaves alone what is none", () => {
+    expect(spaced('{"a":1,"b":["c","d:e"]}')).toBe('{ "a": 1, "b": [ "c", "d:e" ] }');
+    expect(spaced("10.0.0.1:53,10.0.0.2:53")).toBe("10.0.0.1:53,10.0.0.2:53");
+    expect(spaced("{")).toBe("{");
   });
 
   it("says whether it acts", () => {

@@ -62,6 +62,11 @@ export function laidOut(text: string): string {
   return wrongJson(text) === "" && text.trim() !== "" ? JSON.stringify(JSON.parse(text), null, 2) : text;
 }
 
+/** JSON with spaces in it, so that lines break there and not inside of words. */
+export function spaced(text: string): string {
+  return /^\s*[{[]/.test(text) && wrongJson(text) === "" ? JSON.stringify(JSON.parse(text), null, 1).replace(/\n\s*/g, " ") : text;
+}
+
 /** Whether what is set is in force, in a word, with the server's reason. */
 export function effectOf(setting: Setting): { text: string; tone: Tone; why: string } {
   const condition = conditionOf(setting, "configured");

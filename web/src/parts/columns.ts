@@ -12,7 +12,7 @@ export const namespaceColumn = <T extends Thing>(): Column<T> => ({
   key: "namespace",
   title: words.common.namespace,
   value: (thing) => thing.metadata.namespace ?? "",
-  width: "130",
+  width: "140",
   wideOnly: true,
 });
 

@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 
 import { furnish } from "../furnish.mjs";
 import { holds, House } from "../house.mjs";
+import { OVERLAYS } from "../overlays.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const wanted = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
@@ -16,21 +17,6 @@ const LOOKS = [
   { scheme: "dark", width: 1280, asked: { runOnly: ["color-contrast"] } },
   { scheme: "light", width: 390, asked: { runOnly: wanted, rules: contrast } },
 ];
-
-const button = (name) => (page) => page.getByRole("button", { name }).first().click();
-/** What is chosen from the menu of something. */
-const chosen = (of, name) => async (page) => {
-  await page.getByRole("button", { name: `Actions of ${of}` }).first().click();
-  if (name) await page.getByRole("menuitem", { name, exact: true }).click();
-};
-const palette = async (page) => {
-  await page.keyboard.press("Control+k");
-  await page.getByRole("combobox", { name: "Go to or do" }).fill("web");
-};
-const ticked = async (page) => {
-  await page.getByLabel("Select all").check();
-  await button("Delete")(page);
-};
 
 /** Pages of one thing, and what opens over pages: where it is, and what is done there. */
 const FURNISHED = [
@@ -47,25 +33,7 @@ const FURNISHED = [
   ["hosts/n1/machines"],
   ["users/admin"],
   ["templates/default/small"],
-  ["vms", palette, "the palette"],
-  ["vms", chosen("db-1"), "an open menu"],
-  ["vms", ticked, "deleting many machines"],
-  ["vms/default/web-1", chosen("web-1", "Delete"), "deleting a machine"],
-  ["vms/default/web-1", chosen("web-1", "Clone"), "cloning one"],
-  ["vms/default/web-1/disks", button("Attach a disk"), "attaching a disk"],
-  ["vms/default/web-1/nics", button("Add a network card"), "adding a network card"],
-  ["vms/default/web-1/snapshots", button("Take a snapshot"), "taking a snapshot"],
-  ["images", button("Add an image"), "adding an image"],
-  ["images", chosen("tiny-linux", "Delete"), "deleting an image"],
-  ["volumes", button("Create a volume"), "creating a volume"],
-  ["volumes", chosen("db-1-disk-0", "Export as an image"), "exporting a volume"],
-  ["networks", button("Create a network"), "creating a network"],
-  ["keys", button("Add a key"), "adding a key"],
-  ["cloud-configs", button("Create a cloud config"), "creating a cloud config"],
-  ["users", button("Create a user"), "creating a user"],
-  ["access", button("Create a token"), "creating a token"],
-  ["support", button("Make a support bundle"), "making a support bundle"],
-  ["audit", (page) => page.getByRole("button", { name: "virtualmachines" }).first().click(), "a line of the audit log"],
+  ...OVERLAYS,
 ];
 
 export async function tell(disk, ...pages) {

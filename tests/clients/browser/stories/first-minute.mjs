@@ -34,7 +34,7 @@ export async function tell(disk) {
   await page.getByLabel("CPUs", { exact: true }).fill("1");
   await page.getByLabel("Memory (GiB)").fill("0.25");
   // More than fits into the machine itself, so that there is a secret of it.
-  await page.getByText("More", { exact: true }).click();
+  await page.getByText("More options").click();
   await page.getByLabel("User data").fill(`#cloud-config\n# ${"of no use to this guest ".repeat(120)}\n`);
   await page.keyboard.press("Tab");
   const yaml = page.getByRole("textbox", { name: "YAML" });

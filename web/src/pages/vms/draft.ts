@@ -39,6 +39,9 @@ const ROOT = "disk-0";
 const IMAGE_ID = "harvesterhci.io/imageId";
 const SEED = "cloudinitdisk";
 
+/** What a machine may be called: it becomes a name in the network. */
+export const NAME = "[a-z0-9]([a-z0-9\\-]*[a-z0-9])?";
+
 export function fresh(namespace: string): Draft {
   return {
     apiVersion: "kubevirt.io/v1",
