@@ -274,7 +274,8 @@ pub fn machine(name: &str, uuid: &str, image: Option<&str>) -> Value {
 }
 
 /// A machine with one of everything that a node makes ready for one: a root disk of an image, a data disk on another bus,
-/// firmware with variables, NICs on two networks, a seed of a Secret. [`Farm::furnish`] makes the rest.
+/// firmware with variables, NICs on two networks, a seed of a Secret, a limit to what it takes of the
+/// processors. [`Farm::furnish`] makes the rest.
 pub fn rich_machine(name: &str, uuid: &str) -> Value {
     let mut vm = machine(name, uuid, Some("small"));
     let data = format!("{name}-data");
@@ -284,6 +285,9 @@ pub fn rich_machine(name: &str, uuid: &str) -> Value {
     annotations["harvesterhci.io/removedPersistentVolumeClaims"] = format!("{name},{data}").into();
     let spec = &mut vm["spec"]["template"]["spec"];
     spec["domain"]["firmware"]["bootloader"] = json!({"efi": {"secureBoot": false}});
+    // Firmware that finds nothing to boot looks for it all the time, and under emulation that takes a whole processor from
+    // whatever else is tested.
+    spec["domain"]["resources"] = json!({"limits": {"cpu": "200m"}});
     let add = |list: &mut Value, one: Value| list.as_array_mut().unwrap().push(one);
     add(&mut spec["domain"]["devices"]["disks"], json!({"name": "data", "disk": {"bus": "scsi"}}));
     add(&mut spec["domain"]["devices"]["interfaces"], json!({"name": "second", "bridge": {}}));

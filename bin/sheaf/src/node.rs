@@ -4,7 +4,7 @@
 
 use std::{
     convert::Infallible,
-    fs,
+    env, fs,
     io::{self, Write},
     net::{IpAddr, SocketAddr},
 };
@@ -134,12 +134,13 @@ impl Node {
         };
         format!(
             "\n  {PRODUCT} runs until Ctrl-C.\n  \
-               API          {url}\n  \
-               user admin   {password}\n  \
-               kubeconfig   {kubeconfig}\n\n\
+               in a browser   {url}\n  \
+               sign in        as admin, {password}\n  \
+               kubeconfig     {kubeconfig}\n\n\
              Type next, in another terminal:\n  \
                export KUBECONFIG={kubeconfig}\n  \
-               kubectl get namespaces\n",
+               {program} vm list\n",
+            program = env::args_os().next().unwrap_or_else(|| "sheaf".into()).to_string_lossy(),
             url = self.url,
             kubeconfig = kubeconfig.display(),
         )

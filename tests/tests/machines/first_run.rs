@@ -137,6 +137,17 @@ fn soak_a_first_run_ends_with_a_machine_that_can_be_entered_and_leaves_nothing_w
     let said = by_ssh(&ssh, &met, "hostname; cloud-init status --wait; cat /etc/os-release");
     assert!(said.contains("demo") && said.contains("status: done") && said.contains("Debian"), "{said}");
 
+    // The same way in through the API, from wherever that is reached.
+    let inside = |words: &[&str]| {
+        let mut ssh = Command::new(node::binary());
+        ssh.args(["vm", "ssh", "demo@demo", "-i"]).arg(run.data_dir().join("demo_ed25519"));
+        ssh.arg("--data-dir").arg(run.data_dir()).arg("--").args(words).env("HOME", run.directory.path());
+        ssh.output().unwrap()
+    };
+    let said = inside(&["hostname"]);
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "demo\n", "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(inside(&["exit", "7"]).status.code(), Some(7), "it ends as what ran there ended");
+
     let mut terminal = Terminal::open();
     let before = terminal.settings();
     let mut entered = terminal.run(Path::new("sh"), &["-c", &format!("exec {console}")]);

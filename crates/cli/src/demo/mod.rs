@@ -78,7 +78,7 @@ pub enum DemoError {
     },
     #[error("the machine {name} was deleted meanwhile")]
     Deleted { name: String },
-    #[error("the machine {name} is not there after {} minutes: {seen}. See `kubectl describe vm {name}`", BOOT_PATIENCE.as_secs() / 60)]
+    #[error("the machine {name} is not there after {} minutes: {seen}. See `sheaf vm show {name}`", BOOT_PATIENCE.as_secs() / 60)]
     TooSlow { name: String, seen: String },
 }
 
@@ -91,6 +91,8 @@ pub struct Shown {
     /// The private key, for SSH.
     pub key: PathBuf,
     pub kubeconfig: PathBuf,
+    /// Where the API and the console are.
+    pub server: String,
     /// Whether the machine's address can be reached from this computer.
     pub here: bool,
 }
@@ -122,6 +124,7 @@ pub async fn run(config: &DemoConfig, world: &World) -> Result<Shown, DemoError>
         address,
         key,
         kubeconfig: config.kubeconfig.clone(),
+        server: cluster.streams.server().to_string().trim_end_matches('/').to_owned(),
         here,
     })
 }
@@ -315,20 +318,19 @@ fn is_this_host(streams: &Streams) -> bool {
 impl Shown {
     /// What to type next; `program` is what this one was called by.
     pub fn as_text(&self, program: &str) -> String {
-        let Shown { namespace, name, address, key, kubeconfig, here } = self;
+        let Shown { namespace, name, address, key, kubeconfig, server, here } = self;
         let (key, kubeconfig) = (key.display(), kubeconfig.display());
         let flags = if namespace == "default" { String::new() } else { format!(" -n {namespace}") };
-        let way = match here {
-            true => String::new(),
-            false => format!(
-                " -o ProxyCommand='virtctl --kubeconfig {kubeconfig} port-forward --stdio vmi/{name}/{namespace} 22'"
-            ),
+        let ssh = match here {
+            true => format!("ssh -i {key} -o StrictHostKeyChecking=accept-new {USER}@{address}"),
+            false => format!("{program} vm ssh -i {key} {USER}@{name}{flags} --kubeconfig {kubeconfig}"),
         };
         format!(
             "\nThe virtual machine {namespace}/{name} runs at {address}.\n\n  \
                its console   {program} vm console {name}{flags} --kubeconfig {kubeconfig}\n  \
-               SSH           ssh -i {key} -o StrictHostKeyChecking=accept-new{way} {USER}@{address}\n  \
-               more          kubectl --kubeconfig {kubeconfig} -n {namespace} get vm,vmi\n",
+               SSH           {ssh}\n  \
+               its screen    {server}/dashboard/vms/{namespace}/{name}/console\n  \
+               more          {program} vm show {name}{flags} --kubeconfig {kubeconfig}\n",
         )
     }
 }
@@ -371,6 +373,7 @@ mod tests {
             address: "10.52.0.2".into(),
             key: "/data/demo_ed25519".into(),
             kubeconfig: "/data/admin.kubeconfig".into(),
+            server: "https://10.0.0.5:6443".into(),
             here: true,
         };
         let wanted = "
@@ -378,14 +381,12 @@ The virtual machine default/demo runs at 10.52.0.2.
 
   its console   target/release/sheaf vm console demo --kubeconfig /data/admin.kubeconfig
   SSH           ssh -i /data/demo_ed25519 -o StrictHostKeyChecking=accept-new demo@10.52.0.2
-  more          kubectl --kubeconfig /data/admin.kubeconfig -n default get vm,vmi
+  its screen    https://10.0.0.5:6443/dashboard/vms/default/demo/console
+  more          target/release/sheaf vm show demo --kubeconfig /data/admin.kubeconfig
 ";
         assert_eq!(shown.as_text("target/release/sheaf"), wanted);
         let far = Shown { here: false, namespace: "team".into(), ..shown }.as_text("sheaf");
         assert!(far.contains("console demo -n team"), "{far}");
-        assert!(
-            far.contains("ProxyCommand='virtctl --kubeconfig /data/admin.kubeconfig port-forward"),
-            "{far}"
-        );
+        assert!(far.contains("sheaf vm ssh -i /data/demo_ed25519 demo@demo -n team --kubeconfig"), "{far}");
     }
 }
