@@ -22,7 +22,7 @@ export const en = {
     submit: "Sign in",
     expired: "Your session has ended. Sign in again to go on where you were.",
     wrong: "The user name or the password is wrong.",
-    first: "The first time? The user name is admin. The password was printed when Sheaf was started, and is in the file admin-password in the data directory of the node.",
+    first: "The first time? The user name is admin, and the password is in the file admin-password in the data directory of the node.",
     newTitle: "Choose a password",
     newWhy: "The password you signed in with is good for this one time only. Choose your own.",
     current: "Current password",
