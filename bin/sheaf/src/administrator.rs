@@ -15,7 +15,12 @@ pub async fn ensure(node: &Node, api: &ApiServer) -> Result<(), Failure> {
     let password = match node.admin_password(users.has_password(NAME))? {
         AdminPassword::Generated(password) => Some((password, true)),
         AdminPassword::Given(password) => Some((password, false)),
-        AdminPassword::AlreadySet => None,
+        AdminPassword::AlreadySet => {
+            if !users.must_change_password(NAME) {
+                node.forget_first_password();
+            }
+            None
+        }
     };
     if let Some((password, must_change_password)) = password {
         let new = NewUser {

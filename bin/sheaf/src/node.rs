@@ -70,6 +70,20 @@ impl Node {
             .map_err(|source| Failure::Write { path, source })
     }
 
+    /// What was for the first login lets nobody in any more, and is not to be pointed at.
+    pub fn forget_first_password(&self) {
+        let path = self.data_dir.layout().admin_password();
+        match fs::remove_file(&path) {
+            Ok(()) => {
+                info!(path = %path.display(), "the first password has been changed, and its file is gone")
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => {
+                warn!(path = %path.display(), %why, "the file of the first password, which is no longer good, stays")
+            }
+        }
+    }
+
     /// Tells the world, on standard output: one line, and hints for people after it.
     pub fn announce_ready(&self) {
         let (data_dir, name) = (self.config.data_dir.display(), &self.config.name);
@@ -130,7 +144,7 @@ impl Node {
         let kubeconfig = layout.admin_kubeconfig();
         let password = match layout.admin_password() {
             path if path.exists() => format!("password in {}", path.display()),
-            _ => "with the password you gave it".to_owned(),
+            _ => "with the password that was chosen".to_owned(),
         };
         format!(
             "\n  {PRODUCT} runs until Ctrl-C.\n  \

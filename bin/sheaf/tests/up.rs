@@ -79,7 +79,13 @@ fn hints_tell_where_things_are_and_what_to_type() {
     let dir = tempfile::tempdir().unwrap();
     let (_, _, more, _) = Running::start(dir.path(), &["--hints"]).stop();
     let text = more.join("\n");
-    for wanted in ["admin-password", "export KUBECONFIG=", "admin.kubeconfig", "kubectl get", "https://"] {
+    for wanted in [
+        "admin-password",
+        "export KUBECONFIG=",
+        "admin.kubeconfig",
+        "sheaf vm list",
+        "in a browser   https://",
+    ] {
         assert!(text.contains(wanted), "{wanted} is not in\n{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! A cluster that a command asks: found by its kubeconfig, for objects and for streams.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{fs, io, path::PathBuf, time::Duration};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use sheaf_client::streams::{StreamError, Streams};
@@ -72,6 +72,13 @@ impl Cluster {
         let options = KubeConfigOptions::default();
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
         config.connect_timeout = Some(CONNECT_PATIENCE);
+        // Whoever wrote the file ended its line, as editors and `echo` do; the end of a line is no part of a token.
+        if let (None, Some(file)) = (&config.auth_info.token, &config.auth_info.token_file) {
+            let path = PathBuf::from(file);
+            let read = fs::read_to_string(&path);
+            let token = read.map_err(|source| ClusterError::Read { path, source })?;
+            config.auth_info.token = Some(token.trim().to_owned().into());
+        }
         let streams = Streams::of(&config)?;
         let namespace = config.default_namespace.clone();
         Ok(Cluster { objects: kube::Client::try_from(config)?, streams, namespace })

@@ -204,7 +204,7 @@ fn asked<T>(ask: impl AsyncFnOnce(&Session) -> T) -> Option<T> {
 /// not finished.
 fn typed_so_far(words: impl Iterator<Item = String>) -> AskArgs {
     let mut args = AskArgs::default();
-    let mut words = words.peekable();
+    let mut words = joined(words).into_iter().peekable();
     while let Some(word) = words.next() {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -221,13 +221,45 @@ fn typed_so_far(words: impl Iterator<Item = String>) -> AskArgs {
     args
 }
 
+/// Flags that a name may stand behind, and that take a word of their own.
+const WITH_VALUES: [&str; 11] = [
+    "--kubeconfig",
+    "--data-dir",
+    "--context",
+    "-n",
+    "--namespace",
+    "-o",
+    "--output",
+    "-l",
+    "--selector",
+    "--timeout",
+    "--grace",
+];
+
+/// `--flag=value` as it was typed: bash hands it over in three words.
+fn joined(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for word in words {
+        match all.last_mut() {
+            Some(last) if word == "=" && last.starts_with("--") => {
+                last.push('=');
+                is_open = true;
+            }
+            Some(last) if std::mem::take(&mut is_open) => last.push_str(&word),
+            _ => all.push(word),
+        }
+    }
+    all
+}
+
 /// The words on the line that are no flag and no value of one that says which cluster is meant, without the program's own name.
 fn plain_words(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut words = words.skip_while(|word| word != "--").skip(2);
+    let mut words = joined(words.skip_while(|word| word != "--").skip(2)).into_iter();
     let mut plain = Vec::new();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--kubeconfig" | "--data-dir" | "--context" | "-n" | "--namespace" | "-o" | "--output" => {
+            flag if WITH_VALUES.contains(&flag) => {
                 words.next();
             }
             flag if flag.starts_with('-') => {}
@@ -245,6 +277,10 @@ mod tests {
     fn the_words_before_a_name_say_of_what_it_is() {
         let line = "/usr/bin/sheaf -- sheaf -n team get -o wide --context=lab pvc bo";
         assert_eq!(plain_words(line.split(' ').map(str::to_owned)), ["get", "pvc", "bo"]);
+        let split = "sheaf -- sheaf get --namespace = team -l a=b pvc bo";
+        assert_eq!(plain_words(split.split(' ').map(str::to_owned)), ["get", "pvc", "bo"]);
+        let args = typed_so_far(split.split(' ').map(str::to_owned));
+        assert_eq!(args.namespace.as_deref(), Some("team"));
         assert_eq!(plain_words("sheaf -- sheaf".split(' ').map(str::to_owned)), [] as [&str; 0]);
     }
 

@@ -49,6 +49,7 @@ fn an_empty_list_of_a_namespace_that_is_mistyped_says_so() {
     for words in [["vm", "list"], ["volume", "list"], ["get", "secrets"]] {
         assert_eq!(anna.complains(&words, 3), wanted, "{words:?}");
         assert_eq!(anna.complains(&[&words[..], &["-o", "json"]].concat(), 3), wanted, "{words:?}");
+        assert_eq!(anna.complains(&[&words[..], &["--watch"]].concat(), 3), wanted, "{words:?}");
     }
     let anna = Person::of(shared(), "cli-library");
     assert!(anna.says(&["vm", "list"]).starts_with("there is no virtual machine in namespace cli-library"));

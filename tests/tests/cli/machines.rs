@@ -31,12 +31,16 @@ fn a_machine_lives_and_dies_at_the_command_line() {
         "--wait",
     ]);
     assert!(made.ends_with("virtual machine default/web runs\n"), "{made}");
-    while !line(&mut changes).contains("Running") {}
     let address = patience::until("the address of the machine", || {
         let instance = farm.running("web");
         instance["status"]["interfaces"][0]["ipAddress"].as_str().map(str::to_owned)
     });
-    while !line(&mut changes).contains(&address) {}
+    loop {
+        let told = line(&mut changes);
+        if told.contains("Running") && told.contains(&address) {
+            break;
+        }
+    }
     let shown = anna.says(&["vm", "show", "web"]);
     assert!(shown.contains("Status:       Running") && shown.contains("default/tiny"), "{shown}");
     assert!(anna.says(&["vm", "events", "web"]).contains("Started"));

@@ -167,6 +167,9 @@ fn networks_templates_settings_and_hosts_are_looked_at() {
     assert_eq!(typed.code, 0, "{typed:?}");
     assert_eq!(anna.says(&["setting", "get", "log-level"]), "trace\n");
     anna.complains(&["setting", "set", "log-level"], 2);
+    let nothing = anna.runs_with_input(&["setting", "set", "log-level", "--file", "-"], "\n");
+    assert!(nothing.code == 2 && nothing.stderr.contains("sheaf setting reset"), "{nothing:?}");
+    assert_eq!(anna.says(&["setting", "get", "log-level"]), "trace\n");
     anna.says(&["setting", "reset", "log-level"]);
     assert_eq!(anna.says(&["setting", "get", "log-level"]), "info\n");
     let wrong = anna.complains(&["setting", "set", "log-level", "loud"], 1);

@@ -39,12 +39,14 @@ function address(asked: Asked, more: Asked): string {
   return `${PLACE}?${new URLSearchParams({ ...Object.fromEntries(filters), ...more })}`;
 }
 
-/** One line by its id, if it is still there. */
-export async function lineOf(id: string): Promise<AuditLine | undefined> {
+/** One line by its key, if it is still there. Its id alone would not do: whoever asks chooses that, and may choose another's. */
+export async function lineOf(key: string): Promise<AuditLine | undefined> {
+  const id = key.split(" ").slice(0, -2).join(" ");
   let from: Asked = {};
   for (let answer = 0; answer < 4 * ANSWERS; answer += 1) {
-    const page = await get<Page>(address({ id }, { ...from, limit: "1" }));
-    if (page.items[0]) return page.items[0];
+    const page = await get<Page>(address({ id }, { ...from, limit: String(PAGE) }));
+    const found = page.items.find((line) => keyOf(line) === key);
+    if (found) return found;
     if (page.metadata.continue === undefined) return undefined;
     from = { continue: page.metadata.continue };
   }

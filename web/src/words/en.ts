@@ -325,6 +325,7 @@ export const en = {
     nothingHappened: "There are no events of the last hour.",
     attention: "Needs attention",
     allWell: "Everything is as it should be.",
+    moreTroubles: (count: number) => `and ${count} more`,
   },
   yaml: {
     behind: "It was changed meanwhile by somebody else. Saving your text will be refused.",

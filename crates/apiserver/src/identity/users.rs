@@ -203,6 +203,11 @@ impl LocalUsers {
         self.by_id(id).is_ok_and(|user| hash_of(self.directory.as_ref(), &user).is_some())
     }
 
+    /// Whether the password is for a first login that has not been.
+    pub fn must_change_password(&self, id: &str) -> bool {
+        self.by_id(id).is_ok_and(|user| must_change_password(&user))
+    }
+
     /// What the password of this user is called; empty if there is none.
     pub(crate) fn password_of(&self, user: &Value) -> String {
         hash_of(self.directory.as_ref(), user).map(|hash| id_of(&hash)).unwrap_or_default()

@@ -63,6 +63,12 @@ pub async fn forever(session: &Session, watched: &Watched<'_>) -> Result<(), Ref
         if !rows.is_known || joined.as_ref().is_some_and(|joined| !joined.is_known) {
             continue;
         }
+        if !screen.is_begun {
+            let found: Vec<Value> = rows.objects.values().take(1).cloned().collect();
+            session
+                .is_a_place(if watched.resource.is_namespaced { watched.namespace } else { "" }, &found)
+                .await?;
+        }
         let changed = if screen.is_begun { changed } else { rows.objects.keys().cloned().collect() };
         screen.tell(&changed, &rows, joined.as_ref())?;
     }
@@ -117,11 +123,18 @@ impl Followed {
     /// Waits for the next thing to happen; answers what it happened to.
     async fn next(&mut self, session: &Session) -> Result<Vec<Id>, Refusal> {
         use watcher::{Error, Event};
-        let event = match self.changes.next().await {
+        let event = tokio::select! {
+            biased;
+            event = self.changes.next() => event,
+            // A watch that goes on where it was says nothing until something happens.
+            () = until_it_answers(session), if self.is_lost => {
+                self.is_back(session);
+                return Ok(Vec::new());
+            }
+        };
+        let event = match event {
             Some(Ok(event)) => event,
-            Some(Err(Error::InitialListFailed(why) | Error::WatchStartFailed(why)))
-                if matches!(why, kube::Error::Api(_)) =>
-            {
+            Some(Err(Error::InitialListFailed(why) | Error::WatchStartFailed(why))) if is_final(&why) => {
                 return Err(session.refused(why, &format!("watch {}", self.called)));
             }
             broken => {
@@ -135,12 +148,16 @@ impl Followed {
             }
         };
         if self.is_lost && !matches!(event, Event::Init) {
-            self.is_lost = false;
-            if self.tells {
-                note(&format!("connected to {} again", session.server()));
-            }
+            self.is_back(session);
         }
         Ok(self.take(event))
+    }
+
+    fn is_back(&mut self, session: &Session) {
+        self.is_lost = false;
+        if self.tells {
+            note(&format!("connected to {} again", session.server()));
+        }
     }
 
     fn take(&mut self, event: watcher::Event<DynamicObject>) -> Vec<Id> {
@@ -194,6 +211,20 @@ impl Followed {
         value["apiVersion"] = self.api_version.clone().into();
         value["kind"] = self.kind.clone().into();
         value
+    }
+}
+
+/// Whether asking again would be answered the same: who is too busy, or just starting, is asked again.
+fn is_final(why: &kube::Error) -> bool {
+    matches!(why, kube::Error::Api(status) if status.code != 429 && status.code < 500)
+}
+
+async fn until_it_answers(session: &Session) {
+    loop {
+        sleep(TRY_AGAIN).await;
+        if session.cluster.objects.apiserver_version().await.is_ok() {
+            return;
+        }
     }
 }
 

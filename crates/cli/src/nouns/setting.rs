@@ -133,7 +133,15 @@ fn read(file: &Path) -> Result<String, Refusal> {
         false => fs::read_to_string(file),
     };
     let text = text.map_err(|source| Refusal::Read { path: file.to_owned(), source })?;
-    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+    let text = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).unwrap_or(&text);
+    match text.is_empty() {
+        // More likely what should have written it failed.
+        true => Err(Refusal::Wrong(format!(
+            "there is nothing in {}; `sheaf setting reset` makes a setting what it usually is",
+            file.display()
+        ))),
+        false => Ok(text.to_owned()),
+    }
 }
 
 async fn set(session: &Session, name: &str, wanted: &str) -> Result<(), Refusal> {

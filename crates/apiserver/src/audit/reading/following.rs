@@ -64,6 +64,9 @@ impl Follower {
         let reading = match from.file {
             Some(file) => {
                 let n = parts.iter().position(|part| part.id == file).ok_or_else(|| gone(&from))?;
+                if from.offset > parts[n].size {
+                    return Err(gone(&from));
+                }
                 Some(Reading { part: parts.swap_remove(n), offset: from.offset, is_done: false })
             }
             None => parts.pop().map(|part| Reading { part, offset: 0, is_done: false }),

@@ -37,7 +37,8 @@ pub struct Page {
 pub struct Part {
     pub file: File,
     pub id: FileId,
-    size: u64,
+    /// To the end of the last whole line.
+    pub size: u64,
 }
 
 /// Files with something in them, the newest first, each once although they step aside meanwhile: the files are opened in the
@@ -58,10 +59,28 @@ pub fn parts(log: &Whereabouts) -> io::Result<Vec<Part>> {
         }
         seen.push(inode);
         if let Some(id) = FileId::of(&file)? {
-            parts.push(Part { file, id, size: found.len() });
+            let size = end_of_lines(&file, found.len())?;
+            parts.push(Part { file, id, size });
         }
     }
     Ok(parts)
+}
+
+/// Where the last whole line ends: what is being written just now may be there by half.
+fn end_of_lines(file: &File, size: u64) -> io::Result<u64> {
+    let mut buffer = [0; 4096];
+    let (mut end, least) = (size, size.saturating_sub(LONGEST_LINE as u64));
+    while end > least {
+        let start = end.saturating_sub(buffer.len() as u64).max(least);
+        let piece = &mut buffer[..usize::try_from(end - start).unwrap_or_default()];
+        file.read_exact_at(piece, start)?;
+        if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    // No line of ours is so long: whatever it is, it is passed over as such.
+    Ok(if least == 0 { 0 } else { size })
 }
 
 /// The end of the newest file that has something in it.

@@ -121,7 +121,11 @@ impl Question {
         let object = seen.object.unwrap_or_default();
         let users = [Some(&seen.user), seen.impersonated.as_ref()];
         let is_wanted = *seen.time >= *wanted.since
-            && fits(&wanted.users, |name| users.into_iter().flatten().any(|user| user.name == name))
+            && fits_either(
+                &wanted.users,
+                |name| seen.user.name == name,
+                |name| users.into_iter().flatten().any(|user| user.name == name),
+            )
             && fits(&wanted.ids, |id| seen.id == id)
             && fits(&wanted.verbs, |verb| seen.verb == verb)
             && fits(&wanted.resources, |resource| object.is(resource))
@@ -202,14 +206,24 @@ fn since(text: &str, clock: &Clock) -> Result<Timestamp, ApiError> {
 
 /// One of the words, if there are any, and none of those with a `!` before it.
 fn fits(wanted: &[String], is: impl Fn(&str) -> bool) -> bool {
+    fits_either(wanted, &is, &is)
+}
+
+/// The same where less is left out than is found: who acts as somebody else is found under both names, and does not get out of
+/// sight by the other's.
+fn fits_either(
+    wanted: &[String],
+    is_left_out: impl Fn(&str) -> bool,
+    is_found_by: impl Fn(&str) -> bool,
+) -> bool {
     let (mut is_asked, mut is_found) = (false, false);
     for word in wanted {
         match word.strip_prefix('!') {
-            Some(unwanted) if is(unwanted) => return false,
+            Some(unwanted) if is_left_out(unwanted) => return false,
             Some(_) => {}
             None => {
                 is_asked = true;
-                is_found |= is(word);
+                is_found |= is_found_by(word);
             }
         }
     }

@@ -161,6 +161,8 @@ async fn filters_are_of_all_that_a_line_says() {
         ("verb=create,delete", vec![2, 1, 0]),
         ("verb=!post", vec![2, 1, 0]),
         ("user=!root", vec![3, 1, 0]),
+        // Who acts as somebody is not out of sight with that one.
+        ("user=!ann", vec![3, 2, 1, 0]),
         ("user=!ann,jo", vec![1, 0]),
         ("resource=!virtualmachines/start", vec![3, 1, 0]),
         ("verb=post", vec![3]),
