@@ -3,8 +3,12 @@
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::Value;
+use sheaf_tests::{node::Node, patience};
 
-use crate::{golden::is_golden, person::Person};
+use crate::{
+    golden::is_golden,
+    person::{Person, shared},
+};
 
 #[test]
 fn the_nouns_and_their_verbs_are_told() {
@@ -176,4 +180,61 @@ fn networks_templates_settings_and_hosts_are_looked_at() {
     assert!(wrong.contains("must be one of"), "{wrong}");
     let idle = anna.says(&["setting", "list"]);
     assert!(idle.contains("none yet") && idle.contains("acts"), "{idle}");
+}
+
+#[test]
+fn what_is_there_is_copied_exported_made_a_template_of_and_deleted() {
+    let node = Node::start();
+    let anna = Person::of(&node, "default");
+    anna.says(&["volume", "create", "data", "--size", "1Gi", "--wait"]);
+    let copied = anna.says(&["volume", "clone", "data", "copy", "--wait"]);
+    assert_eq!(copied, "volume default/copy is a copy of data\n");
+    let exported = anna.says(&["volume", "export", "data", "shot", "--wait"]);
+    assert!(exported.ends_with("(shot) is an image of the volume data\n"), "{exported}");
+    let images = anna.says(&["image", "list", "-o", "name"]);
+    let image = images.trim().rsplit('/').next().unwrap();
+    let shown = anna.says(&["image", "show", image]);
+    assert!(shown.contains("shot") && shown.contains("1 GiB"), "{shown}");
+    anna.says(&["image", "delete", image, "--yes", "--wait"]);
+    let unreachable =
+        anna.runs(&["image", "import", "http://127.0.0.1:1/a.raw", "--name", "never", "--wait"]);
+    assert_eq!(unreachable.code, 1, "{unreachable:?}");
+    assert!(unreachable.stderr.contains("default/never"), "{unreachable:?}");
+
+    anna.says(&["vm", "create", "web", "--volume", "copy", "--stopped"]);
+    anna.says(&["template", "create", "webby", "--from", "web"]);
+    patience::until("the template", || {
+        let shown = anna.runs(&["template", "show", "webby"]);
+        (shown.code == 0 && shown.stdout.contains("webby")).then_some(())
+    });
+    assert_eq!(
+        anna.says(&["template", "delete", "webby", "--yes", "--wait"]),
+        "template default/webby is gone\n"
+    );
+    anna.says(&["network", "create", "lan"]);
+    assert_eq!(anna.says(&["network", "delete", "lan", "--yes", "--wait"]), "network default/lan is gone\n");
+    let key = anna.home.path().join("id");
+    anna.says(&["key", "create", "mine", "--generate", key.to_str().unwrap()]);
+    assert_eq!(anna.says(&["key", "delete", "mine", "--yes", "--wait"]), "key default/mine is gone\n");
+
+    assert_eq!(
+        anna.says(&["host", "cordon", "n1"]),
+        "host n1 gets no more machines; those that run there run on\n"
+    );
+    assert!(anna.says(&["host", "list"]).contains("cordoned"));
+    assert_eq!(anna.says(&["host", "uncordon", "n1"]), "host n1 gets machines again\n");
+    assert!(!anna.says(&["host", "list"]).contains("cordoned"));
+}
+
+#[test]
+fn who_waits_in_vain_is_told_so_with_a_code_of_its_own() {
+    let anna = Person::in_namespace("cli-held");
+    let held = "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/held]}}";
+    assert_eq!(anna.runs_with_input(&["apply", "-f", "-"], held).code, 0);
+    let ended = anna.runs(&["delete", "configmap", "held", "--yes", "--wait", "--timeout", "1s"]);
+    assert_eq!(ended.code, 7, "{ended:?}");
+    assert!(ended.stderr.contains("held") && ended.stderr.contains("waited 1"), "{ended:?}");
+    let free = r#"{"metadata": {"finalizers": null}}"#;
+    let address = "/api/v1/namespaces/cli-held/configmaps/held";
+    assert!(shared().admin().connect(shared()).patch(address, "merge", free).code < 300);
 }

@@ -2,13 +2,19 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
 };
 
 use rustix::process::Pid;
+use sheaf_tests::patience::TOO_LONG;
 
 /// Ends with the test, whatever comes.
 pub struct Running(Child);
+
+/// What it says, with an end to waiting for it.
+pub struct Lines(Receiver<String>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -18,10 +24,14 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub fn start(command: &mut Command) -> (Running, BufReader<ChildStdout>) {
+    pub fn start(command: &mut Command) -> (Running, Lines) {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        (Running(child), lines)
+        let stdout = child.stdout.take().unwrap();
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+        });
+        (Running(child), Lines(lines))
     }
 
     pub fn pid(&self) -> Pid {
@@ -30,8 +40,7 @@ impl Running {
 }
 
 /// The next one; a panic where nothing more comes.
-pub fn line(lines: &mut impl BufRead) -> String {
-    let mut line = String::new();
-    assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
-    line
+#[track_caller]
+pub fn line(lines: &mut Lines) -> String {
+    lines.0.recv_timeout(TOO_LONG).expect("it says something")
 }
