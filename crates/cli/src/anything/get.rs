@@ -64,14 +64,11 @@ pub async fn run(session: &Session, args: &GetArgs) -> Result<(), Refusal> {
         return named(session, &resource, &args.names).await;
     }
     let query = listing::query(args.selector.as_deref());
-    let is_a_place = async |found: &[Value]| match resource.is_namespaced {
-        true => session.is_a_place(namespace, found).await,
-        false => Ok(()),
-    };
     if session.format.is_for_people() {
         let path = format!("{}{query}", resource.collection(namespace));
         let table = table(session, &resource, &path).await?;
-        is_a_place(table["rows"].as_array().map(Vec::as_slice).unwrap_or_default()).await?;
+        let is_empty = table["rows"].as_array().is_none_or(Vec::is_empty);
+        session.is_a_place(&resource, namespace, is_empty).await?;
         return session.out.print(&table_text(
             &table,
             session,
@@ -79,7 +76,7 @@ pub async fn run(session: &Session, args: &GetArgs) -> Result<(), Refusal> {
         ));
     }
     let objects = session.list(&resource, namespace, &query).await?;
-    is_a_place(&objects).await?;
+    session.is_a_place(&resource, namespace, objects.is_empty()).await?;
     session.out.print(&session.format.many(&resource, &objects)?.unwrap_or_default())
 }
 

@@ -66,7 +66,7 @@ pub async fn list(
         return watching::forever(session, &watched).await;
     }
     let objects = session.list(resource, namespace, &query(args.selector.as_deref())).await?;
-    session.is_a_place(namespace, &objects).await?;
+    session.is_a_place(resource, namespace, objects.is_empty()).await?;
     print(session, resource, &objects, columns, namespace, how_to_make_one)
 }
 

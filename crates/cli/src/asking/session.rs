@@ -108,8 +108,13 @@ impl Session {
 
     /// Where a list of the namespace that somebody typed is empty, whether there is such a namespace at all: who mistyped it
     /// is not to believe that everything is gone.
-    pub async fn is_a_place(&self, namespace: &str, found: &[Value]) -> Result<(), Refusal> {
-        if !found.is_empty() || namespace.is_empty() || !self.names_a_namespace {
+    pub async fn is_a_place(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        is_empty: bool,
+    ) -> Result<(), Refusal> {
+        if !is_empty || !resource.is_namespaced || namespace.is_empty() || !self.names_a_namespace {
             return Ok(());
         }
         match self.get(&NAMESPACES, "", namespace).await {

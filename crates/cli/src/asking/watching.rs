@@ -64,10 +64,7 @@ pub async fn forever(session: &Session, watched: &Watched<'_>) -> Result<(), Ref
             continue;
         }
         if !screen.is_begun {
-            let found: Vec<Value> = rows.objects.values().take(1).cloned().collect();
-            session
-                .is_a_place(if watched.resource.is_namespaced { watched.namespace } else { "" }, &found)
-                .await?;
+            session.is_a_place(watched.resource, watched.namespace, rows.objects.is_empty()).await?;
         }
         let changed = if screen.is_begun { changed } else { rows.objects.keys().cloned().collect() };
         screen.tell(&changed, &rows, joined.as_ref())?;

@@ -47,7 +47,7 @@ pub async fn run(session: &Session, args: &ListArgs) -> Result<(), Refusal> {
     }
     let query = listing::query(args.selector.as_deref());
     let mut machines = session.list(&MACHINES, namespace, &query).await?;
-    session.is_a_place(namespace, &machines).await?;
+    session.is_a_place(&MACHINES, namespace, machines.is_empty()).await?;
     if let Some(text) = session.format.many(&MACHINES, &machines)? {
         return session.out.print(&text);
     }
