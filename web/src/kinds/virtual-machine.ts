@@ -3,6 +3,7 @@
 import type { Condition, Thing } from "@/api/objects";
 import { quantity } from "@/parts/quantity";
 import type { Tone } from "@/parts/tone";
+import { words } from "@/words";
 
 export interface Disk {
   name: string;
@@ -121,6 +122,9 @@ export function memoryOf(vm: { spec: MachineSpec }): number | undefined {
   const { memory, resources } = vm.spec.template.spec.domain;
   return quantity(resources?.limits?.memory ?? memory?.guest ?? resources?.requests?.memory);
 }
+
+/** What whoever runs it can do about a condition; nothing where there is nothing to be done. */
+export const remedyOf = ({ reason = "" }: Condition): string => words.vms.remedies[reason as keyof typeof words.vms.remedies] ?? "";
 
 /** Addresses that somebody could reach it at. */
 export function addressesOf(instance: Instance | undefined): string[] {

@@ -24,10 +24,11 @@ export function menuOf(vm: VirtualMachine): MenuItem[] {
   return items;
 }
 
-/** Does it to every one that offers it, and says of whom it was refused. */
+/** Does it to every one that offers it, and says of whom it was refused. Where none does any more, the server says why not. */
 export async function act(action: Simple, vms: VirtualMachine[]): Promise<void> {
   const title = words.vms.actions[action];
-  const able = vms.filter((vm) => vm.actions?.[action]);
+  const offering = vms.filter((vm) => vm.actions?.[action]);
+  const able = offering.length > 0 ? offering : vms;
   const results = await Promise.allSettled(able.map((vm) => post(`${addressOf(types.virtualMachine, vm.id)}?action=${action}`)));
   const done: string[] = [];
   results.forEach((result, index) => {
