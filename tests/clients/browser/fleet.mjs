@@ -1,6 +1,7 @@
 // Many machines that do not run, made by way of the API.
 
-const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+import { MACHINES } from "./house.mjs";
+
 const AT_ONCE = 16;
 
 export const nameOf = (number) => `m-${String(number).padStart(5, "0")}`;

@@ -1,13 +1,12 @@
 // Something to see on every page: an image, machines that run and that do not, and one of each other thing.
 
-import { GUEST, within } from "./house.mjs";
+import { GUEST, MACHINES, within } from "./house.mjs";
 
-const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 const HARVESTER = "/apis/harvesterhci.io/v1beta1/namespaces/default";
 const KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvmSsBhbTZ2xhRBNGmUx9nkJmU0Pj3yGkyqLZbVd8x4 jo@desk";
 
 /** The page of images must be open, with nothing in it. */
-export async function furnish(house, disk, { machines = 4 } = {}) {
+export async function addImage(house, disk) {
   const { page } = house;
   await page.getByRole("button", { name: "Add an image" }).first().click();
   const dialog = page.getByRole("dialog");
@@ -16,7 +15,22 @@ export async function furnish(house, disk, { machines = 4 } = {}) {
   await dialog.getByLabel("Name").fill("tiny-linux");
   await dialog.getByRole("button", { name: "Add an image" }).click();
   await page.getByRole("row").filter({ hasText: "tiny-linux" }).getByText("Ready").waitFor({ timeout: GUEST });
-  const image = (await house.api("GET", `${HARVESTER}/virtualmachineimages`)).items[0];
+  return (await house.api("GET", `${HARVESTER}/virtualmachineimages`)).items[0];
+}
+
+/** A network that cards can be plugged into. */
+export function lan(house) {
+  return house.api("POST", "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions", {
+    apiVersion: "k8s.cni.cncf.io/v1",
+    kind: "NetworkAttachmentDefinition",
+    metadata: { name: "lan", labels: { "network.harvesterhci.io/clusternetwork": "mgmt", "network.harvesterhci.io/type": "UntaggedNetwork" } },
+    spec: { config: JSON.stringify({ cniVersion: "0.3.1", name: "lan", type: "bridge", bridge: "mgmt-br", promiscMode: true, ipam: {} }) },
+  });
+}
+
+/** The page of images must be open, with nothing in it. */
+export async function furnish(house, disk, { machines = 4 } = {}) {
+  const image = await addImage(house, disk);
   const wanted = [["web-1", "RerunOnFailure"], ["db-1", "Halted"], ["web-2", "RerunOnFailure"], ["build-7", "Halted"]];
   for (const [name, runStrategy] of wanted.slice(0, machines)) await house.api("POST", MACHINES, machine(image, name, runStrategy));
   await within(GUEST, "a machine runs", async () => (await house.api("GET", `${MACHINES}/web-1`)).status?.printableStatus === "Running");
@@ -32,16 +46,11 @@ export async function furnish(house, disk, { machines = 4 } = {}) {
     metadata: { name: "with-agent", labels: { "harvesterhci.io/cloud-init-template": "user" } },
     data: { cloudInit: "#cloud-config\npackages: [qemu-guest-agent]\n" },
   });
-  await house.api("POST", "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions", {
-    apiVersion: "k8s.cni.cncf.io/v1",
-    kind: "NetworkAttachmentDefinition",
-    metadata: { name: "lan", labels: { "network.harvesterhci.io/clusternetwork": "mgmt", "network.harvesterhci.io/type": "UntaggedNetwork" } },
-    spec: { config: JSON.stringify({ cniVersion: "0.3.1", name: "lan", type: "bridge", bridge: "mgmt-br", promiscMode: true, ipam: {} }) },
-  });
+  await lan(house);
   await house.api("POST", "/v3/users", { username: "jo", name: "Jo Miller", password: "somebody-ordinary-1234", enabled: true, mustChangePassword: true });
 }
 
-function machine(image, name, runStrategy) {
+export function machine(image, name, runStrategy) {
   const claim = {
     metadata: { name: `${name}-disk-0`, annotations: { "harvesterhci.io/imageId": `default/${image.metadata.name}` } },
     spec: { accessModes: ["ReadWriteMany"], volumeMode: "Block", storageClassName: image.status.storageClassName, resources: { requests: { storage: "4Gi" } } },

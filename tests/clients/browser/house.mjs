@@ -15,6 +15,8 @@ export const PAGE = 30_000;
 /** From the door to a machine with its console open. */
 export const FIRST_MINUTE = Number(process.env.SHEAF_FIRST_MINUTE ?? 60_000);
 
+export const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+
 /** Says what is promised, and ends the story when it is not kept. */
 export function holds(promise, kept, seen = "") {
   if (!kept) throw new Error(`not so: ${promise}${seen === "" ? "" : `; seen: ${JSON.stringify(seen)}`}`);
@@ -35,6 +37,17 @@ export async function within(time, promise, look) {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
+
+/** Milliseconds from the answer to a change until the page shows it: `look` is asked there at every frame. */
+export async function seenAfter(page, change, look, about) {
+  const seen = page.waitForFunction(look, about, { polling: "raf" });
+  await change();
+  const answered = Date.now();
+  await seen;
+  return Math.max(0, Date.now() - answered);
+}
+
+export const median = (all) => [...all].sort((one, other) => one - other)[Math.floor(all.length / 2)];
 
 /** The kubeconfig of the administrator: where the server is, and how it is known to be it. */
 export function place() {

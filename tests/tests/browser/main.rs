@@ -55,6 +55,15 @@ fn a_machine_is_made_used_brought_back_and_deleted_by_somebody_with_a_browser() 
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
+fn machines_are_listed_watched_and_used_on_their_pages_and_their_consoles_come_back() {
+    let _turn = turn();
+    let Some(guest) = guests::tiny() else { return };
+    let farm = Farm::start();
+    browser(&farm.node, "machine-pages").says(&[guest.disk.to_str().unwrap()]);
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
 fn lists_uploads_and_the_audit_log_are_true_again_after_the_network_was_gone() {
     let _turn = turn();
     browser(&Node::start(), "lost-connection").says(&[]);

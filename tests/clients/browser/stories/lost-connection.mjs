@@ -1,11 +1,9 @@
 // The network goes away under an open list, a hundred objects change, and it comes back. Then the same under uploads and the audit log.
 
 import { audit } from "../audit.mjs";
-import { GUEST, holds, House, PAGE, place, within } from "../house.mjs";
+import { GUEST, holds, House, MACHINES, median, PAGE, place, seenAfter, within } from "../house.mjs";
 import { uploads } from "../uploads.mjs";
 import { wire } from "../wire.mjs";
-
-const MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 
 function machine(number) {
   const spec = { domain: { devices: {}, resources: { limits: { cpu: "1", memory: "64Mi" } } } };
@@ -21,11 +19,14 @@ export async function tell() {
   const rows = () => page.locator("tbody tr[data-id]");
   const shown = async () => Number((await page.locator(".tools [role=status]").innerText()).split(" ")[0]);
   await within(PAGE, "sixty machines appear in an open list", async () => (await shown()) === 60 || (await shown()));
-  const before = Date.now();
   await house.api("PATCH", `${MACHINES}/vm-0`, { metadata: { annotations: { seen: "now" } } }, "application/merge-patch+json");
-  await house.api("DELETE", `${MACHINES}/vm-59`);
-  await within(1000 + PAGE / 10, "what is deleted elsewhere goes from it", async () => (await shown()) === 59);
-  console.log(`after ${Date.now() - before} ms`);
+  const took = [];
+  for (const left of [59, 58, 57, 56, 55]) {
+    const isLeft = (count) => document.querySelector(".tools [role=status]").textContent.startsWith(`${count} `);
+    took.push(await seenAfter(page, () => house.api("DELETE", `${MACHINES}/vm-${left - 5}`), isLeft, left));
+  }
+  holds("what is deleted elsewhere goes from it within a second", median(took) < 1000, took);
+  console.log(`after ${median(took)} ms at the median`);
 
   line.cut();
   await page.getByText("The connection is lost.").waitFor();
@@ -35,7 +36,7 @@ export async function tell() {
   for (let number = 30; number < 50; number += 1) {
     await house.api("PATCH", `${MACHINES}/vm-${number}`, { spec: { template: { spec: { domain: { cpu: { cores: 3, sockets: 1, threads: 1 } } } } } }, "application/merge-patch+json");
   }
-  holds("meanwhile nothing of it is shown", (await shown()) === 59, await shown());
+  holds("meanwhile nothing of it is shown", (await shown()) === 55, await shown());
   line.mend();
   await page.getByText("The connection is lost.").waitFor({ state: "detached", timeout: GUEST });
   console.log("and comes back by itself");
