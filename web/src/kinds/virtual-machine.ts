@@ -47,13 +47,19 @@ export interface Network {
   multus?: { networkName: string };
 }
 
+export interface Devices {
+  disks?: Disk[];
+  interfaces?: Interface[];
+  inputs?: unknown[];
+}
+
 export interface InstanceSpec {
   domain: {
     cpu?: { cores?: number; sockets?: number; threads?: number; model?: string };
     memory?: { guest?: string };
     machine?: { type?: string };
     firmware?: { bootloader?: { efi?: object; bios?: object } };
-    devices: { disks?: Disk[]; interfaces?: Interface[]; inputs?: unknown[] };
+    devices: Devices;
     features?: object;
     resources?: { limits?: Record<string, string>; requests?: Record<string, string> };
   };
@@ -112,6 +118,9 @@ const tones: Record<string, Tone> = {
 
 export const statusOf = (vm: VirtualMachine) => vm.status?.printableStatus ?? "Stopped";
 export const toneOfMachine = (vm: VirtualMachine): Tone => tones[statusOf(vm)] ?? "bad";
+
+/** A machine that has none need not say so. */
+export const devicesOf = (vm: { spec: MachineSpec }): Devices => (vm.spec.template.spec.domain.devices as Devices | undefined) ?? {};
 
 export function cpusOf(vm: { spec: MachineSpec }): number {
   const { cores = 1, sockets = 1, threads = 1 } = vm.spec.template.spec.domain.cpu ?? {};

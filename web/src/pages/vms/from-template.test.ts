@@ -89,3 +89,8 @@ describe("a draft from a template", () => {
     expect(asksForImage(fromVersion(empty, "team"))).toBe(false);
   });
 });
+
+it("gives devices to a draft of a template that says nothing of any", () => {
+  const bare = JSON.parse('{"templateId": "a/b", "vm": {"spec": {"template": {"spec": {"domain": {}}}}}}') as VersionSpec;
+  expect(fromVersion(bare, "default").spec.template.spec.domain.devices).toEqual({});
+});

@@ -2,7 +2,7 @@
 
 import { idOf } from "@/api/objects";
 import type { VersionSpec } from "@/kinds/template";
-import { CLAIMS } from "@/kinds/virtual-machine";
+import { CLAIMS, devicesOf } from "@/kinds/virtual-machine";
 
 import { claimName, claimsIn, type Draft, keysOf, putClaims } from "./draft";
 
@@ -18,6 +18,8 @@ export function fromVersion({ vm }: VersionSpec, namespace: string): Draft {
   if (Object.keys(metadata.labels ?? {}).length > 0) draft.metadata.labels = metadata.labels ?? {};
   const inside = spec.template.spec;
   delete inside.hostname;
+  // Every draft has devices, which the form adds to.
+  inside.domain.devices = devicesOf({ spec });
   for (const one of inside.domain.devices.interfaces ?? []) delete one.macAddress;
   const claims = claimsIn(draft);
   for (const volume of inside.volumes ?? []) {
