@@ -71,6 +71,13 @@ fn lists_uploads_and_the_audit_log_are_true_again_after_the_network_was_gone() {
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
+fn every_page_is_reached_by_keyboard_by_a_few_letters_by_links_and_by_going_back() {
+    let _turn = turn();
+    browser(&Node::start(), "ways").says(&[]);
+}
+
+#[test]
+#[ignore = "needs a browser: make test finds it"]
 fn sessions_end_servers_restart_and_foreign_pages_get_nothing() {
     let _turn = turn();
     let mut node = Node::start();
