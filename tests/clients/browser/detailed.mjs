@@ -1,8 +1,8 @@
 // The page of one machine: graphs, cards, YAML, what is wrong and what to do about it, refusals, and consoles that come back.
 
-import { followsWithinASecond } from "./listed.mjs";
 import { GUEST, holds, MACHINES, PAGE, within } from "./house.mjs";
-import { answers, connected } from "./screens.mjs";
+import { followsWithinASecond } from "./listed.mjs";
+import { answers, bootedAgain, connected } from "./screens.mjs";
 
 const INSTANCES = MACHINES.replace("virtualmachines", "virtualmachineinstances");
 const SUBRESOURCES = MACHINES.replace("kubevirt.io", "subresources.kubevirt.io");
@@ -28,35 +28,15 @@ const TITLES = {
 
 /** `web` must run and be open, and its serial console in a window; `sorted-3`, `greedy` and `broken` must be there. */
 export async function onePage(house, serial) {
-  await cards(house, serial);
   await yaml(house);
   await live(house);
   await troubles(house);
   await graphs(house);
+  await bootedAgain(serial);
+  await house.page.bringToFront();
+  await cards(house, serial);
   await consolesComeBack(house, serial);
   await refusals(house);
-}
-
-async function cards(house, serial) {
-  const { page } = house;
-  await page.getByRole("button", { name: "Network", exact: true }).click();
-  await page.getByRole("button", { name: "Add a network card" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Network").selectOption("default/lan");
-  await dialog.getByRole("button", { name: "Add a network card" }).click();
-  const row = page.getByRole("row").filter({ hasText: "nic-1" });
-  const plugged = async () => (await house.api("GET", `${INSTANCES}/web`)).status.interfaces?.find((one) => one.name === "nic-1");
-  await within(GUEST, "a network card is plugged in while it runs", async () => {
-    const mac = (await plugged())?.mac;
-    return (mac !== undefined && (await row.innerText()).includes(mac)) || [mac, await row.innerText()];
-  });
-  await answers(serial, "run echo $(ls /sys/class/net | grep -c eth)-cards", "2-cards", "the guest has two");
-  await page.bringToFront();
-  await row.getByRole("button", { name: "Remove" }).click();
-  await row.waitFor({ state: "detached", timeout: GUEST });
-  await within(GUEST, "it is taken out again", async () => (await plugged()) === undefined);
-  await answers(serial, "run echo $(ls /sys/class/net | grep -c eth)-cards", "1-cards", "and the guest has one");
-  await page.bringToFront();
 }
 
 async function yaml(house) {
@@ -124,6 +104,28 @@ async function graphs(house) {
   const points = async () => Math.max(...(await drawn()).map(({ lines }) => lines[0].length));
   const before = await points();
   await within(PAGE, "the graphs go on by themselves", async () => (await points()) > before || before);
+}
+
+async function cards(house, serial) {
+  const { page } = house;
+  await page.getByRole("button", { name: "Network", exact: true }).click();
+  await page.getByRole("button", { name: "Add a network card" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Network").selectOption("default/lan");
+  await dialog.getByRole("button", { name: "Add a network card" }).click();
+  const row = page.getByRole("row").filter({ hasText: "nic-1" });
+  const plugged = async () => (await house.api("GET", `${INSTANCES}/web`)).status.interfaces?.find((one) => one.name === "nic-1");
+  await within(GUEST, "a network card is plugged in while it runs", async () => {
+    const mac = (await plugged())?.mac;
+    return (mac !== undefined && (await row.innerText()).includes(mac)) || [mac, await row.innerText()];
+  });
+  await answers(serial, "run echo $(ls /sys/class/net | grep -c eth)-cards", "2-cards", "the guest has two");
+  await page.bringToFront();
+  await row.getByRole("button", { name: "Remove" }).click();
+  await row.waitFor({ state: "detached", timeout: GUEST });
+  await within(GUEST, "it is taken out again", async () => (await plugged()) === undefined);
+  await answers(serial, "run echo $(ls /sys/class/net | grep -c eth)-cards", "1-cards", "and the guest has one");
+  await page.bringToFront();
 }
 
 async function consolesComeBack(house, serial) {

@@ -13,24 +13,28 @@ function keysIn(frame) {
   return [];
 }
 
-/** Types a line into a serial console until the guest answers it. What comes back must not be what was typed. */
+/** Types a line into a serial console until the guest, which may still boot, answers it. What comes back must not be what was typed. */
 export async function answers(serial, line, answer, promise = `the guest answers ${line}`) {
-  await serial.bringToFront();
-  await serial.locator(".xterm-helper-textarea").focus();
   await within(GUEST, promise, async () => {
-    await serial.keyboard.type(`${line}\n`);
+    await types(serial, line);
     await hears(serial, answer, 2000);
     return true;
   });
 }
 
-export function hears(serial, answer, timeout = GUEST) {
+async function types(serial, line) {
+  await serial.bringToFront();
+  await serial.locator(".xterm-helper-textarea").focus();
+  await serial.keyboard.type(`${line}\n`);
+}
+
+function hears(serial, answer, timeout = GUEST) {
   return serial.waitForFunction((text) => document.querySelector(".xterm-rows")?.innerText.replaceAll("\u00a0", " ").includes(text), answer, { timeout });
 }
 
 export const connected = (page, timeout = GUEST) => page.getByRole("status").filter({ hasText: /^Connected$/ }).waitFor({ timeout });
 
-/** Of the machine `web`, from the list on. Answers the window with its serial console. */
+/** Of the machine `web`, from the list on. Answers the window with its serial console; the guest boots again when it is left. */
 export async function screens(house, asked) {
   const { page } = house;
   const keys = [];
@@ -50,7 +54,7 @@ export async function screens(house, asked) {
   await connected(serial);
   await answers(serial, "run echo $((40+2))-answers", "42-answers", "a serial console in a window of its own answers");
   // Something for the graphs: memory, the disk and the network are used once.
-  await answers(serial, "run dd if=/dev/zero of=/run/fill bs=1M count=48; ip link set eth0 up; udhcpc -i eth0 -n -q -t 2; dd if=/dev/zero of=/dev/vda bs=1M seek=300 count=64 conv=notrunc,fsync; echo is $((3*7))-busy", "21-busy");
+  await types(serial, "run dd if=/dev/zero of=/run/fill bs=1M count=48; ip link set eth0 up; udhcpc -i eth0 -n -q -t 2; dd if=/dev/zero of=/dev/vda bs=1M seek=300 count=64 conv=notrunc,fsync; echo $((3*7))-busy");
 
   await page.bringToFront();
   await connected(page);
@@ -77,9 +81,9 @@ export async function screens(house, asked) {
   await page.waitForFunction(() => document.fullscreenElement === null);
 
   // Whoever is at the machine's own keyboard is read by the guest, which tells it on the serial line.
-  await serial.bringToFront();
-  await serial.locator(".xterm-helper-textarea").focus();
-  await serial.keyboard.type("run echo read-$(head -n 1 </dev/tty1)\n");
+  await hears(serial, "21-busy");
+  await types(serial, "run exec 3</dev/tty1; echo $((5*7))-listens; echo read-$(head -n 1 <&3)");
+  await hears(serial, "35-listens");
   await page.bringToFront();
   keys.length = 0;
   await page.getByRole("button", { name: "Paste" }).click();
@@ -95,6 +99,8 @@ export async function screens(house, asked) {
   await page.getByRole("button", { name: "Ctrl-Alt-Del" }).click();
   const wanted = [[CONTROL, true], [ALT, true], [DELETE, true], [DELETE, false], [ALT, false], [CONTROL, false]];
   await within(PAGE, "Ctrl-Alt-Del are three keys", async () => JSON.stringify(keys) === JSON.stringify(wanted) || keys);
-  await answers(serial, "run echo $(ls /run | grep -c fill)-files", "0-files", "which the guest obeys: it boots again");
   return serial;
 }
+
+/** What it had in its memory is gone. */
+export const bootedAgain = (serial) => answers(serial, "run echo $(ls /run | grep -c fill)-files", "0-files", "the guest obeyed Ctrl-Alt-Del: it booted again");
