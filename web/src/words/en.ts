@@ -114,6 +114,11 @@ export const en = {
     notAllowed: (why: string) => `You may not see this: ${why}`,
     saved: "Saved.",
     done: (action: string, name: string) => `${action}: ${name}`,
+    cancelOf: (name: string) => `Cancel: ${name}`,
+    // With spaces that are not broken at: there is little room for it.
+    left: (time: string) => `${time}\u00a0left`,
+    rateAndLeft: (rate: string, time: string) => `${rate}, ${time}\u00a0left`,
+    goingFor: (time: string) => `for ${time}`,
     failed: (action: string, name: string, why: string) => `${action} of ${name} was refused: ${why}`,
   },
   vms: {
@@ -287,8 +292,7 @@ export const en = {
     uploading: (name: string) => `${name} is being uploaded`,
     uploadFailed: (name: string, why: string) => `The upload of ${name} failed: ${why}`,
     uploaded: (name: string) => `The image ${name} is uploaded.`,
-    left: (rate: string, time: string) => `${rate}, ${time} left`,
-    cancelUpload: "Cancel the upload",
+    cancelled: (name: string) => `The image ${name} is cancelled. What was here of it is deleted.`,
     goOn: "Go on with the upload",
     goOnTitle: (name: string) => `Go on with the upload of ${name}`,
     goOnWhat: (file: string) => `Choose the same file again${file === "" ? "" : ` (${file})`}. What the node has of it is not sent a second time; it keeps that for ten minutes, and begins anew after that.`,
