@@ -55,9 +55,9 @@ fn a_machine_is_made_used_brought_back_and_deleted_by_somebody_with_a_browser() 
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
-fn lists_uploads_and_the_audit_log_are_true_again_after_the_network_was_gone() {
+fn lists_transfers_and_the_audit_log_are_true_again_after_the_network_was_gone() {
     let _turn = turn();
-    browser(&Node::start(), "lost-connection").says(&[]);
+    browser(&Node::start_with(&["--allow-local-images"]), "lost-connection").says(&[]);
 }
 
 #[test]
