@@ -5,19 +5,17 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU8, AtomicU32, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 use sheaf_testbed::guests;
 
-use crate::{http::Connection, node::Node, patience};
+use crate::{http::Connection, node::Node, origin, patience};
 
 /// Where machines live in the API.
 pub const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -107,7 +105,7 @@ impl Farm {
 
     /// An image of this file, fetched from a server that ends with the test process.
     pub fn image(&self, name: &str, file: &Path) {
-        let url = serve(file);
+        let url = origin::serving(file);
         let image = json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage", "metadata": {"name": name},
             "spec": {"displayName": name, "sourceType": "download", "url": url},
@@ -436,23 +434,4 @@ pub fn directories_of_control_groups(uids: &[String]) -> Vec<String> {
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = std::process::Command::new(program).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Serves one file to whoever asks for anything, until the process ends.
-fn serve(file: &Path) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/image", listener.local_addr().unwrap());
-    let file: PathBuf = file.to_owned();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { continue };
-            let mut request = [0; 4096];
-            _ = stream.read(&mut request);
-            let Ok(mut content) = fs::File::open(&file) else { continue };
-            let length = content.metadata().map_or(0, |metadata| metadata.len());
-            _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-            _ = std::io::copy(&mut content, &mut stream);
-        }
-    });
-    url
 }

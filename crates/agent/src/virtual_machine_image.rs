@@ -17,7 +17,7 @@ use sheaf_client::{
     reconciling::{Next, ReconcileError, Reconciler},
     watching::Watched,
 };
-use sheaf_planner::image::{self, Found, Step as Planned};
+use sheaf_planner::image::{self, Amount, Found, Step as Planned};
 use sheaf_resources::kinds::{
     setting::{ADDITIONAL_CA, HTTP_PROXY, ProxySetting, Setting},
     virtual_machine_image::{
@@ -94,13 +94,11 @@ impl ImageKeeper {
                 virtual_size: i64::try_from(image.virtual_size).unwrap_or(i64::MAX),
                 is_disc: image.is_disc,
             },
-            (ImageState::Arriving { bytes, total }, _) => {
-                Found::Arriving { progress: progress(bytes, total) }
-            }
+            (ImageState::Arriving { bytes, total }, _) => Found::Arriving(amount(bytes, total)),
             (ImageState::Interrupted { bytes, total, why }, _) => {
-                Found::Interrupted { progress: progress(bytes, total), why }
+                Found::Interrupted { amount: amount(bytes, total), why }
             }
-            (_, Some(Task::UnderWay { .. })) => Found::Arriving { progress: 0 },
+            (_, Some(Task::UnderWay { .. })) => Found::Arriving(Amount::default()),
             (_, Some(Task::Failed { at, why })) => Found::Failed { at: *at, why: why.clone() },
             (ImageState::Failed { why }, None) => {
                 // Noted, so that it is the same failure at the next look.
@@ -261,10 +259,11 @@ fn has_failed(image: &VirtualMachineImage) -> bool {
     image.condition(IMPORTED).is_some_and(|condition| condition.status == "False")
 }
 
-fn progress(bytes: u64, total: Option<u64>) -> i64 {
-    let Some(total) = total.filter(|total| *total > 0) else { return 0 };
+fn amount(bytes: u64, total: Option<u64>) -> Amount {
+    let Some(total) = total.filter(|total| *total > 0) else { return Amount::default() };
     // 100 is said when it is complete and checked, not before.
-    i64::try_from(bytes.saturating_mul(100) / total).unwrap_or(0).min(99)
+    let progress = i64::try_from(bytes.saturating_mul(100) / total).unwrap_or(0).min(99);
+    Amount { progress, total: i64::try_from(total).unwrap_or(i64::MAX) }
 }
 
 impl Reconciler for ImageKeeper {
@@ -298,7 +297,7 @@ impl Reconciler for ImageKeeper {
             return Ok(Next::rest());
         }
         let here = self.found(&id).await?;
-        if !matches!(here, Found::Arriving { .. }) {
+        if !matches!(here, Found::Arriving(_)) {
             self.shown.remove(&id);
         } else if self.shown.get(&id).is_some_and(|at| at.elapsed() < SHOW_EVERY) {
             return Ok(Next::again_after(LOOK_EVERY));
@@ -347,7 +346,7 @@ impl Reconciler for ImageKeeper {
                 let wait = u64::try_from(until - now.0).unwrap_or(0);
                 Ok(Next::again_after(Duration::from_secs(wait.max(1))))
             }
-            Planned::Rest if matches!(here, Found::Arriving { .. }) => Ok(Next::again_after(LOOK_EVERY)),
+            Planned::Rest if matches!(here, Found::Arriving(_)) => Ok(Next::again_after(LOOK_EVERY)),
             Planned::Rest if image.spec.source_type == UPLOAD && !matches!(here, Found::Complete { .. }) => {
                 Ok(Next::again_after(UPLOAD_LOOK))
             }
@@ -362,9 +361,10 @@ mod tests {
 
     #[test]
     fn an_image_is_not_done_before_it_is_checked() {
-        assert_eq!(progress(0, Some(10)), 0);
-        assert_eq!(progress(5, Some(10)), 50);
-        assert_eq!(progress(10, Some(10)), 99);
-        assert_eq!(progress(5, None), 0);
+        let of_ten = |progress| Amount { progress, total: 10 };
+        assert_eq!(amount(0, Some(10)), of_ten(0));
+        assert_eq!(amount(5, Some(10)), of_ten(50));
+        assert_eq!(amount(10, Some(10)), of_ten(99));
+        assert_eq!(amount(5, None), Amount::default());
     }
 }

@@ -54,6 +54,8 @@ impl Progress {
                 self.shown = what.to_owned();
                 bar.disable_steady_tick();
                 bar.reset();
+                bar.set_length(total);
+                bar.set_position(done);
                 bar.set_style(style(BAR).progress_chars("=> "));
                 bar.set_message(plain(what));
                 // What was there before is not what this line brings in a second.

@@ -67,7 +67,7 @@ pub async fn from_kubeconfig(text: &str) -> Result<kube::Client, kube::Error> {
 }
 
 /// How the cluster that a kubeconfig names is reached, and as whom.
-pub(crate) async fn config_of(kubeconfig: &str) -> Result<Config, kube::Error> {
+async fn config_of(kubeconfig: &str) -> Result<Config, kube::Error> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|why| kube::Error::Service(why.into()))?;
     Config::from_custom_kubeconfig(kubeconfig, &Default::default())
         .await

@@ -41,12 +41,6 @@ pub enum StreamError {
         "the kubeconfig signs in with a program or a name and a password, which is not known for streams: use a context with a token or a certificate (`sheaf login` makes one)"
     )]
     SignsInOtherwise,
-    #[error("cannot read the token in {file}")]
-    TokenFile {
-        file: String,
-        #[source]
-        source: io::Error,
-    },
     #[error("the kubeconfig's server {server} is not an https URL")]
     Server { server: String },
     #[error("cannot reach {server}")]
@@ -81,31 +75,16 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// To the cluster that a kubeconfig names.
-    pub async fn from_kubeconfig(text: &str) -> Result<Streams, StreamError> {
-        let config = crate::config_of(text).await.map_err(|why| StreamError::Kubeconfig(Box::new(why)))?;
-        Streams::of(&config)
-    }
-
-    /// To the cluster of a configuration that was read already.
+    /// To the cluster of a configuration that was read already, the file of its token included.
     pub fn of(config: &kube::Config) -> Result<Streams, StreamError> {
         let unusable = |why| StreamError::Kubeconfig(Box::new(why));
         let mut tls = config.rustls_client_config().map_err(unusable)?;
         // A connection that is to be taken over speaks the older protocol.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let auth = &config.auth_info;
-        let secret = match (&auth.token, &auth.token_file) {
-            (Some(secret), _) => Some(secret.expose_secret().to_owned()),
-            (None, Some(file)) => {
-                let read = std::fs::read_to_string(file);
-                let read = read.map_err(|source| StreamError::TokenFile { file: file.clone(), source })?;
-                Some(read.trim().to_owned())
-            }
-            (None, None) => None,
-        };
         let mut token = None;
-        if let Some(secret) = secret {
-            let text = format!("Bearer {secret}");
+        if let Some(secret) = &auth.token {
+            let text = format!("Bearer {}", secret.expose_secret());
             let mut value = HeaderValue::from_str(&text).map_err(http::Error::from)?;
             value.set_sensitive(true);
             token = Some(value);

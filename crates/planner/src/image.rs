@@ -27,13 +27,10 @@ const RETRY_SECS: i64 = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Nothing,
-    /// So many hundredths.
-    Arriving {
-        progress: i64,
-    },
+    Arriving(Amount),
     /// An upload broke off; the rest may still come.
     Interrupted {
-        progress: i64,
+        amount: Amount,
         why: String,
     },
     /// All of it, checked.
@@ -48,6 +45,15 @@ pub enum Found {
         at: i64,
         why: String,
     },
+}
+
+/// How much of an image is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// So many hundredths.
+    pub progress: i64,
+    /// Bytes that all of it is, as they come; 0 where nobody knows.
+    pub total: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +106,7 @@ pub fn next_step(
         Found::Complete { .. } if !class_exists => {
             Step::Publish { class: storage_class_name(image.metadata.name.as_deref().unwrap_or_default()) }
         }
-        Found::Complete { .. } | Found::Arriving { .. } | Found::Interrupted { .. } => Step::Rest,
+        Found::Complete { .. } | Found::Arriving(_) | Found::Interrupted { .. } => Step::Rest,
         Found::Nothing => bring(image),
         Found::Failed { .. } if !is_tried_again(image) || has_given_up(&status) => Step::Rest,
         Found::Failed { at, .. } if at + RETRY_SECS > now => Step::Wait { until: at + RETRY_SECS },
@@ -149,13 +155,13 @@ pub fn status_of(image: &VirtualMachineImage, found: &Found, now: &str) -> Virtu
     say(INITIALIZED, "True", ("", ""));
     match found {
         Found::Nothing => say(IMPORTED, "Unknown", ("Importing", "")),
-        Found::Arriving { progress } => {
+        Found::Arriving(amount) => {
             say(IMPORTED, "Unknown", ("Importing", ""));
-            status.progress = *progress;
+            (status.progress, status.size) = (amount.progress, amount.total);
         }
-        Found::Interrupted { progress, why } => {
+        Found::Interrupted { amount, why } => {
             say(IMPORTED, "Unknown", ("Importing", why));
-            status.progress = *progress;
+            (status.progress, status.size) = (amount.progress, amount.total);
         }
         Found::Complete { size, virtual_size, .. } => {
             say(IMPORTED, "True", ("Imported", ""));
@@ -218,8 +224,9 @@ mod tests {
         assert_eq!(settled(&mut image, &Found::Nothing, false, 0), fetch);
         assert_eq!(image.condition(INITIALIZED).unwrap().status, "True");
         assert_eq!(image.status.storage_class_name, "longhorn-image-1");
-        assert_eq!(settled(&mut image, &Found::Arriving { progress: 40 }, false, 1), Step::Rest);
-        assert_eq!((image.status.progress, image.is_imported()), (40, false));
+        let some = Found::Arriving(Amount { progress: 40, total: 3 });
+        assert_eq!(settled(&mut image, &some, false, 1), Step::Rest);
+        assert_eq!((image.status.progress, image.status.size, image.is_imported()), (40, 3, false));
         let complete = Found::Complete { size: 5, virtual_size: 10, is_disc: false };
         assert_eq!(settled(&mut image, &complete, false, 2), Step::Label { image_type: "raw_qcow2" });
         image.metadata.labels = Some([(IMAGE_TYPE_LABEL.to_owned(), "iso".to_owned())].into());
@@ -235,7 +242,8 @@ mod tests {
     fn an_upload_waits_for_its_bytes_and_for_the_rest_of_them() {
         let mut image = image("upload");
         assert_eq!(settled(&mut image, &Found::Nothing, false, 0), Step::Rest);
-        let half = Found::Interrupted { progress: 50, why: "the cable is gone".into() };
+        let amount = Amount { progress: 50, total: 8 };
+        let half = Found::Interrupted { amount, why: "the cable is gone".into() };
         assert_eq!(settled(&mut image, &half, false, 1), Step::Rest);
         let imported = image.condition(IMPORTED).unwrap();
         assert_eq!((imported.status.as_str(), imported.message.as_str()), ("Unknown", "the cable is gone"));
@@ -286,8 +294,8 @@ mod tests {
             let told = [
                 Found::Nothing,
                 failed(1),
-                Found::Arriving { progress: 3 },
-                Found::Interrupted { progress: 3, why: "the cable is gone".into() },
+                Found::Arriving(Amount { progress: 3, total: 0 }),
+                Found::Interrupted { amount: Amount::default(), why: "the cable is gone".into() },
                 failed(30),
                 Found::Nothing,
                 failed(60),

@@ -64,9 +64,9 @@ fn machines_are_listed_watched_and_used_on_their_pages_and_their_consoles_come_b
 
 #[test]
 #[ignore = "needs a browser: make test finds it"]
-fn lists_uploads_and_the_audit_log_are_true_again_after_the_network_was_gone() {
+fn lists_transfers_and_the_audit_log_are_true_again_after_the_network_was_gone() {
     let _turn = turn();
-    browser(&Node::start(), "lost-connection").says(&[]);
+    browser(&Node::start_with(&["--allow-local-images"]), "lost-connection").says(&[]);
 }
 
 #[test]

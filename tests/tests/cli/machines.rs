@@ -25,7 +25,7 @@ fn a_machine_lives_and_dies_at_the_command_line() {
     assert!(anna.says(&["image", "list"]).contains("ready"));
 
     // Made, and watched while it comes up.
-    let (_watch, mut changes) = Running::start(&mut anna.command(&["vm", "list", "--watch"]));
+    let (_watch, changes) = Running::start(&mut anna.command(&["vm", "list", "--watch"]));
     let made = anna.says(&[
         "vm", "create", "web", "--image", "tiny", "--disk", "1Gi", "--cpus", "1", "--memory", "256Mi",
         "--wait",
@@ -36,7 +36,7 @@ fn a_machine_lives_and_dies_at_the_command_line() {
         instance["status"]["interfaces"][0]["ipAddress"].as_str().map(str::to_owned)
     });
     loop {
-        let told = line(&mut changes);
+        let told = line(&changes);
         if told.contains("Running") && told.contains(&address) {
             break;
         }
@@ -57,8 +57,8 @@ fn a_machine_lives_and_dies_at_the_command_line() {
     serial.hears("tiny guest is up");
     serial.runs(&format!("ip link set eth0 up; ip addr add {address}/24 dev eth0"));
     serial.runs("(while :; do echo answer-from-inside | nc -l -p 7; done) </dev/null >/dev/null 2>&1 &");
-    let (_forward, mut told) = Running::start(&mut anna.command(&["vm", "port-forward", "web", ":7"]));
-    let address = line(&mut told).split(' ').next().unwrap().to_owned();
+    let (_forward, told) = Running::start(&mut anna.command(&["vm", "port-forward", "web", ":7"]));
+    let address = line(&told).split(' ').next().unwrap().to_owned();
     let heard = patience::until("the guest to answer", || {
         let mut stream = TcpStream::connect(&address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
@@ -73,8 +73,8 @@ fn a_machine_lives_and_dies_at_the_command_line() {
     through.stdout.take().unwrap().read_to_string(&mut heard).unwrap();
     assert_eq!(heard, "answer-from-inside\n");
     through.wait().unwrap();
-    let (_screen, mut told) = Running::start(&mut anna.command(&["vm", "vnc", "web", "--proxy-only"]));
-    let address = line(&mut told).split(' ').next().unwrap().to_owned();
+    let (_screen, told) = Running::start(&mut anna.command(&["vm", "vnc", "web", "--proxy-only"]));
+    let address = line(&told).split(' ').next().unwrap().to_owned();
     let mut greeting = [0; 12];
     TcpStream::connect(&address).unwrap().read_exact(&mut greeting).unwrap();
     assert_eq!(&greeting, b"RFB 003.008\n");
@@ -100,6 +100,15 @@ fn a_machine_lives_and_dies_at_the_command_line() {
     let content =
         serial.runs("until [ -e /dev/sda ]; do sleep 1; done; dd if=/dev/sda bs=7 count=1 2>/dev/null");
     assert!(content.contains("before"), "{content}");
+
+    // The disk is taken out again while it runs, and stays as a volume.
+    let odd = anna.complains(&["vm", "detach", "web", "date"], 3);
+    assert!(odd.contains("date") && odd.contains("data"), "{odd}");
+    let out = anna.says(&["vm", "detach", "web", "data", "--wait"]);
+    assert!(out.starts_with("the disk data is taken out of the virtual machine default/web"), "{out}");
+    serial.runs("while [ -e /dev/sda ]; do sleep 1; done");
+    let claim = out.trim_end().rsplit("its volume ").next().unwrap().trim_end_matches(" stays").to_owned();
+    assert!(anna.says(&["volume", "show", &claim]).contains("nobody"), "{claim}");
 
     // Copied, and all of it gone in the end.
     anna.says(&["vm", "clone", "web", "twin", "--stopped", "--wait"]);

@@ -10,6 +10,7 @@ mod asking_back;
 mod completions;
 mod errors;
 mod golden;
+mod images;
 mod machines;
 mod nouns;
 mod person;

@@ -1,12 +1,15 @@
 //! Somebody with a keyboard: the binary, a cluster, and a home of their own.
 
 use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::OnceLock,
 };
 
-use sheaf_tests::node::{self, Node};
+use sheaf_tests::{
+    node::{self, Node},
+    terminal::Terminal,
+};
 
 /// One node for all tests that need no machine to run; each has a namespace of its own.
 pub fn shared() -> &'static Node {
@@ -58,6 +61,18 @@ impl Person {
             command.env_remove(name);
         }
         command
+    }
+
+    /// Begins it at a terminal, with these variables.
+    pub fn types_at(&self, terminal: &Terminal, variables: &[&str], words: &[&str]) -> Child {
+        let home = format!("HOME={}", self.home.path().display());
+        let kubeconfig = format!("KUBECONFIG={}", self.kubeconfig.display());
+        let program = node::binary();
+        let begins = ["-u", "NO_COLOR", "TERM=xterm", &home, &kubeconfig];
+        let all =
+            [&begins, variables, &[program.to_str().unwrap()], words, &["--namespace", &self.namespace]]
+                .concat();
+        terminal.run(Path::new("/usr/bin/env"), &all)
     }
 
     pub fn runs(&self, words: &[&str]) -> Ended {

@@ -1,20 +1,12 @@
 //! A command that goes on, and what it says line by line.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
-};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
-use sheaf_tests::patience::TOO_LONG;
+use sheaf_tests::{lines::Lines, patience::TOO_LONG};
 
 /// Ends with the test, whatever comes.
 pub struct Running(Child);
-
-/// What it says, with an end to waiting for it.
-pub struct Lines(Receiver<String>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -26,12 +18,8 @@ impl Drop for Running {
 impl Running {
     pub fn start(command: &mut Command) -> (Running, Lines) {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let stdout = child.stdout.take().unwrap();
-        let (send, lines) = channel();
-        thread::spawn(move || {
-            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
-        });
-        (Running(child), Lines(lines))
+        let lines = Lines::of(child.stdout.take().unwrap());
+        (Running(child), lines)
     }
 
     pub fn pid(&self) -> Pid {
@@ -41,6 +29,6 @@ impl Running {
 
 /// The next one; a panic where nothing more comes.
 #[track_caller]
-pub fn line(lines: &mut Lines) -> String {
-    lines.0.recv_timeout(TOO_LONG).expect("it says something")
+pub fn line(lines: &Lines) -> String {
+    lines.next_within(TOO_LONG).expect("it says something")
 }

@@ -16,10 +16,10 @@ fn what_changed_while_nobody_listened_is_told_deletions_included() {
     let node = Node::start();
     let anna = Person::of(&node, "default");
     anna.says(&["volume", "create", "old", "--size", "1Gi", "--wait"]);
-    let (watch, mut lines) = Running::start(&mut anna.command(&["volume", "list", "--watch"]));
-    assert!(line(&mut lines).starts_with("NAME"));
-    assert!(line(&mut lines).starts_with("old"));
-    let (events, mut told) =
+    let (watch, lines) = Running::start(&mut anna.command(&["volume", "list", "--watch"]));
+    assert!(line(&lines).starts_with("NAME"));
+    assert!(line(&lines).starts_with("old"));
+    let (events, told) =
         Running::start(anna.command(&["volume", "list", "-w", "-o", "json"]).stderr(Stdio::null()));
     let event = |text: &str| -> (String, String) {
         let event: Value = serde_json::from_str(text).unwrap();
@@ -27,7 +27,7 @@ fn what_changed_while_nobody_listened_is_told_deletions_included() {
         assert_eq!(text("/object/kind"), "PersistentVolumeClaim");
         (text("/type"), text("/object/metadata/name"))
     };
-    assert_eq!(event(&line(&mut told)), ("ADDED".into(), "old".into()));
+    assert_eq!(event(&line(&told)), ("ADDED".into(), "old".into()));
 
     // They hear nothing, their lines are cut, and things happen.
     for running in [&watch, &events] {
@@ -41,7 +41,7 @@ fn what_changed_while_nobody_listened_is_told_deletions_included() {
     }
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        let next = line(&mut lines);
+        let next = line(&lines);
         let word = next.split_whitespace().next().unwrap().to_owned();
         match word.as_str() {
             "old" if next.trim_end().ends_with("(deleted)") => seen.push(word),
@@ -51,7 +51,7 @@ fn what_changed_while_nobody_listened_is_told_deletions_included() {
     }
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        match event(&line(&mut told)) {
+        match event(&line(&told)) {
             (kind, name) if (kind.as_str(), name.as_str()) == ("DELETED", "old") => seen.push(name),
             (kind, name) if (kind.as_str(), name.as_str()) == ("ADDED", "new") => seen.push(name),
             _ => {}

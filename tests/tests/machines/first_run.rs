@@ -3,18 +3,16 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use sheaf_testbed::guests;
 use sheaf_tests::{
+    lines::Lines,
     machines::{bridge_of, directories_of_control_groups, tables_of, uids_in},
     node, patience,
     terminal::Terminal,
@@ -29,7 +27,7 @@ const NETWORK: &str = "10.251.0.0/24";
 /// `scripts/run` in a session of its own, as `make run` starts it.
 struct FirstRun {
     script: Child,
-    lines: Receiver<String>,
+    lines: Lines,
     directory: tempfile::TempDir,
 }
 
@@ -46,11 +44,7 @@ impl FirstRun {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let stdout = script.stdout.take().unwrap();
-        let (send, lines) = channel();
-        thread::spawn(move || {
-            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
-        });
+        let lines = Lines::of(script.stdout.take().unwrap());
         FirstRun { script, lines, directory }
     }
 
@@ -62,8 +56,8 @@ impl FirstRun {
     fn prints(&self, word: &str) -> String {
         let began = Instant::now();
         loop {
-            let line = self.lines.recv_timeout(BOOT.saturating_sub(began.elapsed()));
-            let line = line.unwrap_or_else(|_| panic!("it never printed {word:?}"));
+            let line = self.lines.next_within(BOOT.saturating_sub(began.elapsed()));
+            let line = line.unwrap_or_else(|| panic!("it never printed {word:?}"));
             if let Some(rest) = line.trim_start().strip_prefix(word) {
                 return rest.trim().to_owned();
             }

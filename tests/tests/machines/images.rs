@@ -2,22 +2,20 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    io::Write,
     path::Path,
     process::Command,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
 };
 
 use serde_json::{Value, json};
 use sheaf_tests::{
     machines::{Farm, IMAGES},
     node::binary,
-    patience,
+    origin, patience,
 };
 
 const BYTES: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages/default";
@@ -119,33 +117,13 @@ fn an_upload_whose_line_breaks_goes_on_where_the_server_says() {
     assert!(downloaded(&farm, "halves").starts_with(&disk));
 }
 
-/// Answers every connection with what `answer` makes of its request.
-fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                match stream.read(&mut byte) {
-                    Ok(1) => request.push(byte[0]),
-                    _ => break,
-                }
-            }
-            answer(&String::from_utf8_lossy(&request), &mut stream);
-        }
-    });
-    address
-}
-
 #[test]
 fn an_image_comes_through_the_proxy_of_the_settings_and_goes_on_when_that_breaks_off() {
     let farm = Farm::start();
     let parts = Arc::new(AtomicUsize::new(0));
     let counted = parts.clone();
     // The only one who knows that name, and one who hangs up after a million bytes.
-    let proxy = serve(move |request, stream| {
+    let proxy = origin::answering(move |request, stream| {
         counted.fetch_add(1, Ordering::SeqCst);
         assert!(request.starts_with("GET http://images.invalid/disk "), "{request}");
         let disk = disk();

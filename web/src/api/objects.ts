@@ -53,6 +53,7 @@ export const types = {
   clusterNetwork: "network.harvesterhci.io.clusternetwork",
   backup: "harvesterhci.io.virtualmachinebackup",
   restore: "harvesterhci.io.virtualmachinerestore",
+  clone: "clone.kubevirt.io.virtualmachineclone",
   volumeSnapshot: "snapshot.storage.k8s.io.volumesnapshot",
   template: "harvesterhci.io.virtualmachinetemplate",
   templateVersion: "harvesterhci.io.virtualmachinetemplateversion",

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { type Claim, classesForEmpty, leastGrowth, newClaim, standingOf, type StorageClass, usersOf } from "./claim";
+import { type Claim, classesForEmpty, isBeingCopied, leastGrowth, newClaim, standingOf, type StorageClass, usersOf } from "./claim";
 import type { VirtualMachine } from "./virtual-machine";
 
 function claim(wanted: string, has: string, phase = "Bound"): Claim {
@@ -17,6 +17,15 @@ describe("a volume", () => {
     const going = claim("1Gi", "1Gi");
     going.metadata.deletionTimestamp = "2026-01-01T00:00:00Z";
     expect(standingOf(going)).toBe("deleting");
+  });
+
+  it("is being copied while it waits for what something else holds", () => {
+    const copy = claim("1Gi", "", "Pending");
+    expect(isBeingCopied(copy)).toBe(false);
+    copy.spec.dataSource = { kind: "PersistentVolumeClaim", name: "a" };
+    expect(isBeingCopied(copy)).toBe(true);
+    expect(isBeingCopied({ ...copy, status: { phase: "Bound" } })).toBe(false);
+    expect(isBeingCopied({ ...copy, metadata: { ...copy.metadata, deletionTimestamp: "x" } })).toBe(false);
   });
 
   it("grows by whole gibibytes and never by nothing", () => {

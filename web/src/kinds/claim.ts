@@ -40,6 +40,9 @@ export function standingOf(claim: Claim): Standing {
   return (wantedSize(claim) ?? 0) > (sizeOf(claim) ?? 0) ? "growing" : "ready";
 }
 
+/** It is being filled with what something else holds. */
+export const isBeingCopied = (claim: Claim) => claim.spec.dataSource !== undefined && standingOf(claim) === "waiting";
+
 const tones: Record<Standing, Tone> = { ready: "good", waiting: "busy", growing: "busy", deleting: "busy", lost: "bad" };
 export const toneOfClaim = (claim: Claim) => tones[standingOf(claim)];
 

@@ -13,7 +13,9 @@ export interface ImageSpec {
 }
 
 export interface ImageStatus {
+  /** Percent, and 100 only once it is imported. */
   progress?: number;
+  /** Bytes: of the file, or of all that is still to come as soon as that is known. */
   size?: number;
   virtualSize?: number;
   storageClassName?: string;

@@ -151,6 +151,11 @@ pub fn sentence(message: &str) -> String {
     read(message.trim()).unwrap_or_else(|| message.to_owned())
 }
 
+/// Whether asking again would be answered the same: who is too busy, or just starting, is asked again.
+pub fn is_final(why: &kube::Error) -> bool {
+    matches!(why, kube::Error::Api(status) if status.code != 429 && status.code < 500)
+}
+
 /// The innermost cause, which says most: outer ones say that a request failed.
 pub fn first_cause(why: &dyn Error) -> String {
     let mut cause = why;

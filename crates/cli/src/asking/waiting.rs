@@ -8,7 +8,7 @@ use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Refusal, Resource, Session, format::without_owners};
+use super::{Refusal, Resource, Session, format::without_owners, refusal::is_final};
 use crate::progress::Progress;
 
 /// Later than that no clock counts.
@@ -32,6 +32,11 @@ pub enum Standing<T> {
     There(T),
     /// In words, for whoever waits.
     OnItsWay(String),
+    /// So many bytes of so many.
+    Partly {
+        done: u64,
+        total: u64,
+    },
     /// It will not come to it.
     Never(String),
 }
@@ -70,7 +75,7 @@ pub async fn until<T>(
             Some(Ok(object)) => object,
             // A line that broke is mended by asking again; a refusal stays one.
             Some(Err(watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)))
-                if matches!(why, kube::Error::Api(_)) =>
+                if is_final(&why) =>
             {
                 return Err(session.refused(why, &format!("watch the {}", resource.about(namespace, name))));
             }
@@ -85,6 +90,10 @@ pub async fn until<T>(
             Standing::OnItsWay(how) => {
                 progress.say(&format!("waiting for {what}: {how}"));
                 last = how;
+            }
+            Standing::Partly { done, total } => {
+                progress.count(&format!("waiting for {what}"), done, total);
+                last = format!("{} %", done.saturating_mul(100).checked_div(total).unwrap_or(0));
             }
             Standing::Never(why) => {
                 return Err(Refusal::Refused { doing: format!("wait for {what}"), message: why });

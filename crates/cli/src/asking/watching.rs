@@ -16,12 +16,13 @@ use super::{
     facts::text,
     format::without_owners,
     out::note,
-    refusal::first_cause,
+    refusal::{first_cause, is_final},
     session::plural,
     table::{self, Column, Moment},
 };
 
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+const UID: &str = "/metadata/uid";
 
 /// What is watched, and how it is shown.
 pub struct Watched<'a> {
@@ -85,7 +86,7 @@ struct Followed {
     api_version: String,
     kind: String,
     objects: BTreeMap<Id, Value>,
-    /// Those that the last change took away.
+    /// Those that the last change took away. Another one may have taken the name of such a one already.
     gone: BTreeMap<Id, Value>,
     /// What a list that is not over has brought.
     listed: BTreeMap<Id, Value>,
@@ -179,10 +180,13 @@ impl Followed {
                 let mut changed: Vec<Id> =
                     self.objects.iter().filter(is_news).map(|(id, _)| id.clone()).collect();
                 for (id, object) in before {
-                    if !self.objects.contains_key(&id) {
-                        changed.push(id.clone());
-                        self.gone.insert(id, object);
+                    match self.objects.get(&id) {
+                        None => changed.push(id.clone()),
+                        // Another one that took its name.
+                        Some(now) if text(now, UID) != text(&object, UID) => {}
+                        Some(_) => continue,
                     }
+                    self.gone.insert(id, object);
                 }
                 changed
             }
@@ -209,11 +213,6 @@ impl Followed {
         value["kind"] = self.kind.clone().into();
         value
     }
-}
-
-/// Whether asking again would be answered the same: who is too busy, or just starting, is asked again.
-fn is_final(why: &kube::Error) -> bool {
-    matches!(why, kube::Error::Api(status) if status.code != 429 && status.code < 500)
 }
 
 async fn until_it_answers(session: &Session) {
@@ -253,19 +252,21 @@ impl<'a> Screen<'a> {
         let mut lines = Vec::new();
         let mut gone = Vec::new();
         for id in changed {
-            if let Some(object) = rows.objects.get(id) {
-                lines.extend(self.news(id, self.joined(object, id, joined)));
-            } else if self.shown.remove(id).is_some()
-                && let Some(object) = rows.gone.get(id)
+            if let Some(object) = rows.gone.get(id)
+                && self.shown.remove(id).is_some()
             {
                 gone.push(self.cells(&self.joined(object, id, joined), self.session.moment()));
             }
+            if let Some(object) = rows.objects.get(id) {
+                lines.extend(self.news(id, self.joined(object, id, joined)));
+            }
+        }
+        // Before what is new: the same name may be among both.
+        for line in self.lines.add(gone).lines() {
+            self.session.out.print(&format!("{line}   (deleted)\n"))?;
         }
         if is_first || !lines.is_empty() {
             self.session.out.print(&self.lines.add(lines))?;
-        }
-        for line in self.lines.add(gone).lines() {
-            self.session.out.print(&format!("{line}   (deleted)\n"))?;
         }
         Ok(())
     }
@@ -296,16 +297,20 @@ impl<'a> Screen<'a> {
     }
 
     fn tell_scripts(&mut self, id: &Id, rows: &Followed) -> Result<(), Refusal> {
-        let was_there = self.shown.contains_key(id);
-        let (kind, object) = match (rows.objects.get(id), rows.gone.get(id)) {
-            (Some(object), _) => (if was_there { "MODIFIED" } else { "ADDED" }, object),
-            (None, Some(object)) => ("DELETED", object),
-            (None, None) => return Ok(()),
-        };
-        match kind {
-            "DELETED" => _ = self.shown.remove(id),
-            _ => _ = self.shown.insert(id.clone(), Vec::new()),
+        if let Some(object) = rows.gone.get(id) {
+            self.shown.remove(id);
+            self.tell_event("DELETED", object)?;
         }
+        match rows.objects.get(id) {
+            Some(object) => {
+                let was_there = self.shown.insert(id.clone(), Vec::new()).is_some();
+                self.tell_event(if was_there { "MODIFIED" } else { "ADDED" }, object)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn tell_event(&self, kind: &str, object: &Value) -> Result<(), Refusal> {
         let event = json!({"type": kind, "object": object});
         let text = match self.session.format {
             Format::Json => format!("{event}\n"),
@@ -342,8 +347,12 @@ mod tests {
     }
 
     fn thing(name: &str, version: &str) -> DynamicObject {
+        made("first", name, version)
+    }
+
+    fn made(uid: &str, name: &str, version: &str) -> DynamicObject {
         serde_json::from_value(
-            json!({"metadata": {"namespace": "a", "name": name, "resourceVersion": version}}),
+            json!({"metadata": {"namespace": "a", "name": name, "uid": uid, "resourceVersion": version}}),
         )
         .unwrap()
     }
@@ -366,5 +375,17 @@ mod tests {
         assert_eq!(gone, ["gone"]);
         assert_eq!(followed.take(Event::Delete(thing("new", "6"))), [("a".to_owned(), "new".to_owned())]);
         assert_eq!(followed.objects.len(), 2);
+    }
+
+    #[test]
+    fn what_took_the_name_of_another_while_nobody_listened_is_not_that_one() {
+        let mut followed = followed();
+        for object in [made("first", "same", "1"), made("second", "same", "2")] {
+            followed.take(Event::Init);
+            followed.take(Event::InitApply(object));
+            assert_eq!(followed.take(Event::InitDone).len(), 1);
+        }
+        let uid = |objects: &BTreeMap<Id, Value>| text(objects.values().next().unwrap(), UID).to_owned();
+        assert_eq!((uid(&followed.gone).as_str(), uid(&followed.objects).as_str()), ("first", "second"));
     }
 }

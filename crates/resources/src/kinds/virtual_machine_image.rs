@@ -112,7 +112,7 @@ wire_type! {
         applied_url: String,
         /// Hundredths that are here.
         progress: i64,
-        /// Bytes of the file.
+        /// Bytes of the file; while it arrives, of what comes, once that is known.
         size: i64,
         /// Bytes of the disk inside.
         virtual_size: i64,

@@ -85,7 +85,8 @@ pub enum FetchError {
         source: Option<io::Error>,
     },
     #[error(
-        "{host} is {address}, which is this node itself or on its own link only; nothing is fetched from there"
+        "nothing is fetched from {}, which is this node itself or on its own link only",
+        with_address(host, address)
     )]
     LocalAddress { host: String, address: String },
     #[error("cannot connect to {host}")]
@@ -124,6 +125,10 @@ pub enum FetchError {
     Proxy { proxy: String, why: String },
     #[error("{host} broke off after {bytes} bytes and has not the same file any more: {why}")]
     Changed { host: String, bytes: u64, why: &'static str },
+}
+
+fn with_address(host: &str, address: &str) -> String {
+    if host == address { host.to_owned() } else { format!("{host} ({address})") }
 }
 
 impl FetchError {

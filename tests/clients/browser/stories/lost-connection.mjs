@@ -1,6 +1,9 @@
-// The network goes away under an open list, a hundred objects change, and it comes back. Then the same under uploads and the audit log.
+// The network goes away under an open list, a hundred objects change, and it comes back. Then the same under uploads and the audit log,
+// and other long work: downloads and clones.
 
 import { audit } from "../audit.mjs";
+import { clones } from "../clones.mjs";
+import { downloads } from "../downloads.mjs";
 import { GUEST, holds, House, MACHINES, median, PAGE, place, seenAfter, within } from "../house.mjs";
 import { uploads } from "../uploads.mjs";
 import { wire } from "../wire.mjs";
@@ -63,6 +66,8 @@ export async function tell() {
     return cpus("vm-40") === "3" && cpus("vm-55") === "1" ? true : [cpus("vm-40"), cpus("vm-55")];
   });
   await uploads(house, line);
+  await downloads(house);
+  await clones(house, "vm-40", "vm-50");
   await audit(house, line);
   await house.close();
 }

@@ -14,8 +14,6 @@ export interface Upload {
   name: string;
   size: number;
   sent: number;
-  /** Bytes in a second, of late. */
-  rate: number;
   isCancelled: boolean;
 }
 
@@ -50,7 +48,7 @@ export async function goOn(id: string, displayName: string, file: File): Promise
 }
 
 function start(id: string, name: string, file: File, sent: number) {
-  uploads.set(id, { id, name, size: file.size, sent, rate: 0, isCancelled: false });
+  uploads.set(id, { id, name, size: file.size, sent, isCancelled: false });
   void carry(id, file);
 }
 
@@ -117,14 +115,8 @@ function send(upload: Upload, file: File): Promise<"done" | { why: string }> {
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.setRequestHeader("File-Size", String(file.size));
     request.setRequestHeader("X-API-CSRF", csrfWord());
-    let [lastTime, lastSent] = [performance.now(), from];
     request.upload.onprogress = ({ loaded }) => {
       upload.sent = from + loaded;
-      const now = performance.now();
-      if (now - lastTime < 500) return;
-      const rate = ((upload.sent - lastSent) / (now - lastTime)) * 1000;
-      upload.rate = upload.rate === 0 ? rate : upload.rate * 0.7 + rate * 0.3;
-      [lastTime, lastSent] = [now, upload.sent];
     };
     request.onload = () => {
       if (request.status < 300) resolve("done");

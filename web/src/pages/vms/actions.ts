@@ -1,9 +1,11 @@
 // What can be done with a machine: what the server offers, in the order and the words of people.
 
-import { ask, post, told } from "@/api/http";
-import { addressOf, types } from "@/api/objects";
-import type { VirtualMachine } from "@/kinds/virtual-machine";
+import { ask, get, post, Refusal, remove, told } from "@/api/http";
+import { addressOf, idOf, types } from "@/api/objects";
+import { type Clone, isMadeBy, nameOf, targetOf } from "@/kinds/clone";
+import { claimsOf, type VirtualMachine } from "@/kinds/virtual-machine";
 import type { MenuItem } from "@/parts/ActionMenu.vue";
+import { callOff } from "@/parts/cancelling";
 import { complain, say } from "@/parts/toasts";
 import { words } from "@/words";
 
@@ -43,4 +45,23 @@ export async function act(action: Simple, vms: VirtualMachine[]): Promise<void> 
 export async function removeMachine(vm: VirtualMachine, disks: string[]): Promise<void> {
   const query = new URLSearchParams(disks.map((disk) => ["removedDisks", disk]));
   await ask("DELETE", `${addressOf(types.virtualMachine, vm.id)}${disks.length > 0 ? `?${query}` : ""}`);
+}
+
+/** The clone goes first, or it would make its machine again. Only a machine that it made goes with it, and all of that one's disks. */
+export function cancelClone(clone: Clone, title: string): Promise<boolean> {
+  return callOff(title, words.vms.cloneCancelled(nameOf(clone)), async () => {
+    await remove(addressOf(types.clone, clone.id));
+    const vm = targetOf(clone) === "" ? undefined : await machineOf(clone);
+    if (isMadeBy(vm, clone)) await removeMachine(vm, claimsOf(vm).map(({ disk }) => disk));
+  });
+}
+
+/** As it is now, and not as it was heard of last: it may have been made just before its clone went. */
+async function machineOf(clone: Clone): Promise<VirtualMachine | undefined> {
+  try {
+    return await get<VirtualMachine>(addressOf(types.virtualMachine, idOf(clone.metadata.namespace, targetOf(clone))));
+  } catch (why) {
+    if (why instanceof Refusal && why.status === 404) return undefined;
+    throw why;
+  }
 }

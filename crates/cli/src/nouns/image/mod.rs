@@ -159,21 +159,25 @@ pub async fn until_imported(
     let what = format!("the {} to be there", IMAGES.about(namespace, name));
     until(session, &IMAGES, (namespace, name), &what, patience, |image| {
         let Some(image) = image else { return Standing::Never("it was deleted".to_owned()) };
-        let given_up = list(image, "/status/conditions")
-            .find(|one| text(one, "/type") == "RetryLimitExceeded" && text(one, "/status") == "True");
-        if let Some(why) = given_up {
-            return Standing::Never(text(why, "/message").to_owned());
-        }
         match imported(image) {
             Some(one) if text(one, "/status") == "True" => Standing::There(()),
             Some(one) if text(one, "/status") == "False" => Standing::Never(text(one, "/message").to_owned()),
             Some(one) if !text(one, "/message").is_empty() => {
                 Standing::OnItsWay(text(one, "/message").to_owned())
             }
-            _ => Standing::OnItsWay(format!("{} %", image["status"]["progress"].as_u64().unwrap_or(0))),
+            _ => so_far(image),
         }
     })
     .await
+}
+
+/// How much of an image that comes is there, in bytes where it is known how many there will be.
+fn so_far(image: &Value) -> Standing<()> {
+    let of = |field: &str| image["status"][field].as_u64().unwrap_or(0);
+    match (of("progress"), of("size")) {
+        (hundredths, 0) => Standing::OnItsWay(format!("{hundredths} %")),
+        (hundredths, total) => Standing::Partly { done: total.saturating_mul(hundredths) / 100, total },
+    }
 }
 
 async fn show(session: &Session, name: &str) -> Result<(), Refusal> {
