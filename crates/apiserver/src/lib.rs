@@ -22,6 +22,7 @@ pub mod dispatch;
 pub mod encryption;
 pub mod fairness;
 pub mod health;
+mod heard_out;
 pub mod identity;
 pub mod intake;
 pub mod machines;

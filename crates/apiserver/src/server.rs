@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{ApiServer, dispatch::Peer, identity::PeerCertificate};
+use crate::{ApiServer, dispatch::Peer, heard_out::HeardOut, identity::PeerCertificate};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -107,7 +107,7 @@ async fn serve_connection(
     let peer = Peer { certificate, identity: None, address: Some(address) };
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (server, peer) = (server.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(server.handle(request, &peer).await) }
+        async move { Ok::<_, std::convert::Infallible>(server.handle(request.map(HeardOut::new), &peer).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

@@ -67,7 +67,7 @@ export async function tell() {
   });
   await uploads(house, line);
   await downloads(house);
-  await clones(house, "vm-40", "vm-50");
+  await clones(house, "vm-40", "vm-55");
   await audit(house, line);
   await house.close();
 }
