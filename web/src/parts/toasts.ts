@@ -9,6 +9,8 @@ export interface Toast {
 }
 
 const SHOWN_FOR = 6000;
+/** More than these are too many to read: the oldest of what was done makes room. */
+const READABLE = 5;
 let next = 1;
 
 export const toasts = reactive<Toast[]>([]);
@@ -32,6 +34,7 @@ export function dismiss(id: number) {
 function show(kind: Toast["kind"], text: string): Toast {
   const toast = { id: next++, kind, text };
   toasts.push(toast);
-  if (toasts.length > 5) toasts.shift();
+  const oldest = toasts.find((one) => one.kind === "good");
+  if (toasts.length > READABLE && oldest) dismiss(oldest.id);
   return toast;
 }
