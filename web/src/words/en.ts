@@ -295,7 +295,7 @@ export const en = {
     upload: "Upload a file",
     url: "Address",
     urlHint: "Where a qcow2, raw or ISO file is, also one that is packed with gzip, xz or zstd. The node downloads it.",
-    checksum: "SHA-512 checksum",
+    checksum: "SHA-512 or SHA-256 checksum",
     file: "File",
     name: "Name",
     used: "File size",
