@@ -2,7 +2,8 @@
 //!
 //! Who is refused without a look at the body, for having no credentials say, may still be sending it. Over HTTP/2 a stream whose
 //! sender nobody listens to is reset right behind the answer, and some clients then lose the answer. So what is left of a small
-//! body is taken and thrown away; whoever sends much after being refused is cut off as before.
+//! body is taken and thrown away; whoever sends much after being refused is cut off as before. Who asked first whether to send
+//! the body at all, and was refused, may leave it out: then there is nothing to be heard out, and what comes next is another request.
 
 use std::{
     pin::Pin,
@@ -11,6 +12,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use http::{Request, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::{runtime::Handle, time::timeout};
@@ -25,14 +27,17 @@ where
 {
     /// None once there is nothing more to come.
     body: Option<B>,
+    /// Whether what nobody reads comes all the same.
+    comes_anyway: bool,
 }
 
 impl<B> HeardOut<B>
 where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
 {
-    pub fn new(body: B) -> Self {
-        HeardOut { body: Some(body) }
+    pub fn of(request: Request<B>) -> Request<Self> {
+        let comes_anyway = !request.headers().contains_key(header::EXPECT);
+        request.map(|body| HeardOut { body: Some(body), comes_anyway })
     }
 }
 
@@ -70,7 +75,7 @@ where
 {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
-        if body.size_hint().lower() > MOST_BYTES as u64 {
+        if !self.comes_anyway || body.size_hint().lower() > MOST_BYTES as u64 {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
@@ -99,15 +104,16 @@ mod tests {
         },
     };
 
-    use futures::stream;
+    use futures::{StreamExt, stream};
     use http_body_util::StreamBody;
 
     use super::*;
 
     const PIECE: usize = 16 << 10;
 
-    /// A body of so many pieces that counts what is taken of it, its end included.
-    fn body(
+    /// A body of so many pieces that counts what is taken of it, its end included, of a request with this header.
+    fn body_of(
+        name: &str,
         pieces: usize,
     ) -> (HeardOut<impl Body<Data = Bytes, Error = Infallible> + Unpin + Send>, Arc<AtomicUsize>) {
         let taken = Arc::new(AtomicUsize::new(0));
@@ -116,7 +122,15 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             (n < pieces).then(|| Ok(Frame::data(Bytes::from(vec![0; PIECE]))))
         });
-        (HeardOut::new(StreamBody::new(stream::iter(frames))), taken)
+        let request =
+            Request::post("/").header(name, "100-continue").body(StreamBody::new(stream::iter(frames)));
+        (HeardOut::of(request.unwrap()).into_body(), taken)
+    }
+
+    fn body(
+        pieces: usize,
+    ) -> (HeardOut<impl Body<Data = Bytes, Error = Infallible> + Unpin + Send>, Arc<AtomicUsize>) {
+        body_of("x-other", pieces)
     }
 
     async fn settled(taken: &AtomicUsize) -> usize {
@@ -144,6 +158,26 @@ mod tests {
         let (body, taken) = body(1000);
         drop(body);
         assert_eq!(settled(&taken).await, MOST_BYTES / PIECE + 1);
+    }
+
+    #[tokio::test]
+    async fn nor_who_may_keep_it_to_themselves() {
+        let (body, taken) = body_of("expect", 3);
+        drop(body);
+        assert_eq!(settled(&taken).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nor_who_takes_for_ever() {
+        let held = Arc::new(());
+        let frames = stream::repeat(held.clone()).then(|held| async move {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            drop(held);
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"-")))
+        });
+        drop(HeardOut::of(Request::new(StreamBody::new(Box::pin(frames)))));
+        tokio::time::sleep(LONGEST + Duration::from_secs(1)).await;
+        assert_eq!(Arc::strong_count(&held), 1, "it is let go");
     }
 
     #[tokio::test]

@@ -107,7 +107,7 @@ async fn serve_connection(
     let peer = Peer { certificate, identity: None, address: Some(address) };
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (server, peer) = (server.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(server.handle(request.map(HeardOut::new), &peer).await) }
+        async move { Ok::<_, std::convert::Infallible>(server.handle(HeardOut::of(request), &peer).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

@@ -2,16 +2,18 @@
 //! elsewhere.
 
 use std::{
+    fmt,
     io::{self, IsTerminal, Write},
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 /// Bytes are told in these where there is no bar.
 const MIB: u64 = 1 << 20;
 const TURNS_EVERY: Duration = Duration::from_millis(120);
-const BAR: &str = "  {msg} {bar:24} {percent:>3} %  {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+/// On a terminal of 80 columns what is done is cut short, and nothing else.
+const BAR: &str = "  {wide_msg} {bar:16} {percent:>3} % of {binary_total_bytes}{pace}";
 const SPINNER: &str = "  {spinner} {wide_msg}";
 
 /// A line on standard error.
@@ -54,12 +56,12 @@ impl Progress {
                 self.shown = what.to_owned();
                 bar.disable_steady_tick();
                 bar.reset();
-                bar.set_length(total);
                 bar.set_position(done);
-                bar.set_style(style(BAR).progress_chars("=> "));
-                bar.set_message(plain(what));
                 // What was there before is not what this line brings in a second.
                 bar.reset_eta();
+                bar.set_length(total);
+                bar.set_message(plain(what));
+                bar.set_style(style(BAR).progress_chars("=> ").with_key("pace", pace));
             }
             bar.set_length(total);
             bar.set_position(done);
@@ -100,6 +102,20 @@ impl Drop for Progress {
 fn style(template: &str) -> ProgressStyle {
     // The templates stand above, and a test reads them.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// How fast it goes and how long it will take, from when that is known.
+fn pace(state: &ProgressState, line: &mut dyn fmt::Write) {
+    let rate = state.per_sec();
+    if rate >= 1.0 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "bytes in a second, at least one"
+        )]
+        let rate = BinaryBytes(rate as u64);
+        _ = write!(line, ", {rate}/s, {:#} left", HumanDuration(state.eta()));
+    }
 }
 
 /// What others wrote must not move the cursor.

@@ -170,6 +170,8 @@ pub fn status_of(image: &VirtualMachineImage, found: &Found, now: &str) -> Virtu
             status.conditions.retain(|condition| condition.condition_type != RETRY_LIMIT_EXCEEDED);
         }
         Found::Failed { at, why } => {
+            // Nothing is kept of it, and nothing of what comes next is there.
+            (status.progress, status.size) = (0, 0);
             let stamp = Timestamp::from_second(*at).map(|time| time.to_string()).unwrap_or_default();
             if status.last_failed_time != stamp {
                 status.failed = status.failed.saturating_add(1);
@@ -271,7 +273,9 @@ mod tests {
     fn a_failed_download_is_tried_again_until_the_retries_are_spent() {
         let mut image = image("download");
         let failed = |at| Found::Failed { at, why: "404 Not Found".into() };
+        settled(&mut image, &Found::Arriving(Amount { progress: 40, total: 3 }), false, 99);
         assert_eq!(settled(&mut image, &failed(100), false, 101), Step::Wait { until: 110 });
+        assert_eq!((image.status.progress, image.status.size), (0, 0), "nothing is there of it");
         assert_eq!(image.condition(IMPORTED).unwrap().message, "404 Not Found");
         assert_eq!(
             settled(&mut image, &failed(100), false, 110),

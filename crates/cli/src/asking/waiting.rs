@@ -92,7 +92,7 @@ pub async fn until<T>(
                 last = how;
             }
             Standing::Partly { done, total } => {
-                progress.count(&format!("waiting for {what}"), done, total);
+                progress.count(what, done, total);
                 last = format!("{} %", done.saturating_mul(100).checked_div(total).unwrap_or(0));
             }
             Standing::Never(why) => {

@@ -82,8 +82,11 @@ const COLUMNS: &[Column] = &[
     wide("URL", |image, _| text(image, "/spec/url").into()),
 ];
 
+/// Of an image that is there: before that it is the size of what is to come.
 fn size(image: &Value, field: &str) -> String {
-    image["status"][field].as_i64().filter(|size| *size > 0).map(bytes).unwrap_or_default()
+    let is_there = imported(image).is_some_and(|one| text(one, "/status") == "True");
+    let size = image["status"][field].as_i64().filter(|size| is_there && *size > 0);
+    size.map(bytes).unwrap_or_default()
 }
 
 fn imported(image: &Value) -> Option<&Value> {
