@@ -67,7 +67,14 @@ fn an_image_is_made_of_a_volume_and_a_volume_of_that() {
     let made = anna.says(&["image", "export", "disk", "two", "--wait"]);
     assert!(made.ends_with("(two) is an image of the volume disk\n"), "{made}");
     let name = made.split(' ').nth(1).unwrap().rsplit('/').next().unwrap().to_owned();
-    assert!(anna.says(&["image", "list"]).contains("1 GiB"));
+    // The name was drawn; it goes by what it is called, too.
+    assert!(anna.says(&["image", "show", "two"]).contains(&name));
+    let missing = anna.complains(&["image", "show", "three"], 3);
+    assert!(missing.contains("three"), "{missing}");
     anna.says(&["volume", "create", "again", "--image", &name, "--size", "1Gi", "--wait"]);
     assert!(anna.says(&["volume", "show", "again"]).contains(&name));
+    let used = anna.complains(&["image", "delete", "two", "--yes"], 1);
+    assert!(used.contains("being used by volume default/again"), "{used}");
+    anna.says(&["volume", "delete", "again", "--yes", "--wait"]);
+    assert!(anna.says(&["image", "delete", "two", "--yes", "--wait"]).contains(&name));
 }

@@ -4,7 +4,10 @@ use http::{Request, header};
 use serde_json::Value;
 
 use crate::{
-    asking::{Refusal, Resource, Session},
+    asking::{
+        Refusal, Resource, Session,
+        resource::{IMAGES, KEYS, MACHINES, NETWORKS, NODES, SNAPSHOTS, TEMPLATES, VOLUMES},
+    },
     nearest_name::nearest,
 };
 
@@ -99,17 +102,35 @@ fn one(group: &str, version: &str, kind: &Value) -> Option<Served> {
     })
 }
 
-/// What is meant by a word: a kind, its plural, a short name, with its group behind it or not.
+/// Those that have a command of their own, by its name.
+static WITH_A_COMMAND: [(&str, &Resource); 8] = [
+    ("vm", &MACHINES),
+    ("image", &IMAGES),
+    ("volume", &VOLUMES),
+    ("snapshot", &SNAPSHOTS),
+    ("network", &NETWORKS),
+    ("key", &KEYS),
+    ("template", &TEMPLATES),
+    ("host", &NODES),
+];
+
+/// What is meant by a word: a kind, its plural, a short name, with its group behind it or not. What the cluster calls otherwise goes
+/// by the name of its command, too.
 pub fn meant(all: &[Served], word: &str) -> Result<Resource, Refusal> {
     let lower = word.to_lowercase();
     if let Some(found) = all.iter().find(|one| one.is_called(&lower) || one.is_called(word)) {
         return Ok(found.resource.clone());
     }
-    let words: Vec<&str> = all
+    let singular = lower.strip_suffix('s').unwrap_or(&lower);
+    if let Some((_, resource)) = WITH_A_COMMAND.iter().find(|(noun, _)| *noun == singular) {
+        return Ok((*resource).clone());
+    }
+    let words = all
         .iter()
         .flat_map(|one| [one.resource.plural.as_ref(), one.singular.as_str()])
-        .filter(|word| !word.is_empty())
-        .collect();
+        .chain(all.iter().flat_map(|one| &one.short_names).map(String::as_str))
+        .chain(WITH_A_COMMAND.iter().map(|(noun, _)| *noun))
+        .filter(|word| !word.is_empty());
     Err(Refusal::NotFound {
         about: format!("kind {word}"),
         meant: nearest(&lower, words).map(str::to_owned),
@@ -171,6 +192,11 @@ mod tests {
         assert_eq!(why.to_string(), "there is no kind virtualmachins: did you mean virtualmachine?");
         assert_eq!(why.exit_code(), 3);
         meant(&all(), "virtualmachines.example.com").unwrap_err();
+        for (typed, near) in [("vmz", "vm"), ("imag", "image"), ("voluem", "volume")] {
+            let why = meant(&all(), typed).unwrap_err();
+            assert!(why.to_string().ends_with(&format!("did you mean {near}?")), "{why}");
+        }
+        assert_eq!(meant(&all(), "images").unwrap(), IMAGES);
     }
 
     #[test]

@@ -38,14 +38,14 @@ pub enum ImageCommand {
     Show(NameArgs),
     /// Make an image of what is on a volume
     Export(ExportArgs),
-    /// Delete images; disks that were copied from them stay
+    /// Delete images that no disk is made of
     #[command(visible_alias = "rm")]
     Delete(DeleteArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct NameArgs {
-    /// The image
+    /// The image, by its name or what it is called
     #[arg(value_parser = names::segment, add = completing::names_of(&IMAGES))]
     pub name: String,
 }
@@ -105,8 +105,8 @@ pub async fn run(session: &Session, command: ImageCommand) -> Result<(), Refusal
     match command {
         ImageCommand::Import(args) => import(session, &args).await,
         ImageCommand::Upload(args) => Ok(upload::upload(session, &args).await?),
-        ImageCommand::Download(args) => {
-            session.get(&IMAGES, &session.namespace, &args.name).await?;
+        ImageCommand::Download(mut args) => {
+            args.name = name_of(session, &args.name).await?;
             Ok(download::download(session, &args).await?)
         }
         ImageCommand::List(args) => {
@@ -116,8 +116,17 @@ pub async fn run(session: &Session, command: ImageCommand) -> Result<(), Refusal
         }
         ImageCommand::Show(args) => show(session, &args.name).await,
         ImageCommand::Export(args) => volume::export(session, &args).await,
-        ImageCommand::Delete(args) => {
-            listing::delete(session, &IMAGES, &args, "Disks that were copied from it stay.").await
+        ImageCommand::Delete(mut args) => {
+            for name in &mut args.names {
+                *name = name_of(session, name).await?;
+            }
+            listing::delete(
+                session,
+                &IMAGES,
+                &args,
+                "It goes only while no disk is made of it, and is to be had from where it came.",
+            )
+            .await
         }
     }
 }
@@ -183,8 +192,27 @@ fn so_far(image: &Value) -> Standing<()> {
     }
 }
 
-async fn show(session: &Session, name: &str) -> Result<(), Refusal> {
-    let image = session.get(&IMAGES, &session.namespace, name).await?;
+/// By its name, or by what people call it: the console draws names.
+pub async fn found(session: &Session, namespace: &str, typed: &str) -> Result<Value, Refusal> {
+    if let Some(found) = session.find(&IMAGES, namespace, typed).await? {
+        return Ok(found);
+    }
+    let all = session.list(&IMAGES, namespace, "").await?;
+    match all.into_iter().find(|one| text(one, "/spec/displayName") == typed) {
+        Some(found) => Ok(found),
+        // In the words for what is not there.
+        None => session.get(&IMAGES, namespace, typed).await,
+    }
+}
+
+/// The name of it in the session's namespace.
+async fn name_of(session: &Session, typed: &str) -> Result<String, Refusal> {
+    Ok(text(&found(session, &session.namespace, typed).await?, "/metadata/name").to_owned())
+}
+
+async fn show(session: &Session, typed: &str) -> Result<(), Refusal> {
+    let image = found(session, &session.namespace, typed).await?;
+    let name = text(&image, "/metadata/name");
     if let Some(text) = session.format.one(&IMAGES, &image)? {
         return session.out.print(&text);
     }

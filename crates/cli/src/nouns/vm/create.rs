@@ -20,6 +20,7 @@ use crate::{
         waiting::WaitArgs,
     },
     completing,
+    nouns::image,
 };
 
 const GIB: i64 = 1 << 30;
@@ -244,19 +245,10 @@ fn read(file: Option<&PathBuf>) -> Result<Option<String>, Refusal> {
     file.map(read).transpose()
 }
 
-/// By its name, or by what people call it.
+/// One that is there and ready.
 pub async fn image(session: &Session, typed: &str) -> Result<Image, Refusal> {
     let (namespace, name) = names::split(typed, &session.namespace);
-    let found = match session.find(&IMAGES, namespace, name).await? {
-        Some(found) => found,
-        None => {
-            let all = session.list(&IMAGES, namespace, "").await?;
-            match all.into_iter().find(|one| text(one, "/spec/displayName") == name) {
-                Some(found) => found,
-                None => session.get(&IMAGES, namespace, name).await?,
-            }
-        }
-    };
+    let found = image::found(session, namespace, name).await?;
     let about = IMAGES.about(namespace, text(&found, "/metadata/name"));
     let imported = list(&found, "/status/conditions").find(|one| text(one, "/type") == "Imported");
     if imported.is_none_or(|one| text(one, "/status") != "True") {
