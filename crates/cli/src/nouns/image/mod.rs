@@ -124,7 +124,7 @@ pub async fn run(session: &Session, command: ImageCommand) -> Result<(), Refusal
                 session,
                 &IMAGES,
                 &args,
-                "It goes only while no disk is made of it, and is to be had from where it came.",
+                "It goes only while no disk is made of it; what it holds is lost.",
             )
             .await
         }
