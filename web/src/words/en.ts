@@ -254,6 +254,8 @@ export const en = {
     clones: "Clones",
     cloneOf: (copy: string, name: string) => `${copy} from ${name}`,
     cloneCancelled: (copy: string) => `The clone ${copy} is cancelled. What was made of it is deleted.`,
+    cloneFinished: (copy: string) => `The clone ${copy} was finished already. The machine is kept.`,
+    cloneGone: (copy: string) => `The clone ${copy} is not there any more. Nothing else is deleted.`,
     clonePutAway: (copy: string) => `The clone ${copy} is put away.`,
     putAway: "Put away",
     snapshotName: "Name of the snapshot",
