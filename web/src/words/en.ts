@@ -320,6 +320,8 @@ export const en = {
     ready: "Ready",
     failed: "Failed",
     coming: "On its way",
+    tryingAgain: (why: string) => `Trying again: ${why}`,
+    deletedMeanwhile: (name: string) => `The image ${name} was deleted meanwhile.`,
   },
   overview: {
     welcome: "Nothing runs here yet.",
