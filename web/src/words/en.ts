@@ -244,7 +244,7 @@ export const en = {
       Unschedulable: "Give the machine less memory or fewer processors, or stop others that are not needed. It starts by itself when a host has room for it.",
     },
     deleteTitle: (count: number, name: string) => (count === 1 ? `Delete ${name}?` : `Delete ${count} virtual machines?`),
-    deleteWhat: (names: string) => `This deletes ${names}. A machine that runs is cut off without being asked to shut down.`,
+    deleteWhat: (names: string) => `This deletes ${names}. A machine that runs is asked to shut down first, and is cut off when its grace period is over.`,
     deleteDisks: "Delete these disks with everything on them, too:",
     deleteKeeps: "Disks that are not ticked are kept and can be attached to another machine.",
     deleted: (names: string) => `Deleting ${names}`,
