@@ -262,6 +262,7 @@ export const en = {
     snapshotHint: "The machine keeps running. If the guest agent runs in it, the guest is asked to write everything to its disks first.",
     snapshotTaken: (name: string) => `The snapshot ${name} is being taken.`,
     restoreWhich: "Snapshot",
+    restoreWhenOff: "Stop the machine to bring it back to one of these snapshots.",
     restoreWhat: "The machine's disks go back to how they were then. What they hold now is kept as volumes of their own, to be deleted by hand.",
     restored: (name: string) => `${name} is being restored.`,
     resizeHint: "The machine keeps running. A guest that cannot take more while it runs has it after its next start.",
