@@ -114,6 +114,8 @@ export async function tell(disk) {
   const snapshot = page.getByRole("row").filter({ hasText: "before" });
   await snapshot.waitFor();
   await within(GUEST, "a snapshot is taken", async () => (await snapshot.getByRole("progressbar").count()) === 0 && (await snapshot.count()) === 1);
+  await page.getByText("Stop the machine to bring it back").waitFor();
+  console.log("which a running machine is not brought back to, and it is said why");
 
   await page.getByRole("button", { name: "Console", exact: true }).click();
   await page.getByRole("button", { name: "Serial console" }).click();
