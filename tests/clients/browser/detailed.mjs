@@ -37,6 +37,7 @@ export async function onePage(house, serial) {
   await cards(house, serial);
   await consolesComeBack(house, serial);
   await refusals(house);
+  await goes(house);
 }
 
 async function yaml(house) {
@@ -181,4 +182,17 @@ async function refusals(house) {
   await toast.waitFor();
   holds("what is refused is told in the server's words", answer.status() >= 400 && reason.length > 10 && (await toast.innerText()).includes(reason), [answer.status(), reason, await toast.innerText()]);
   console.log(reason);
+}
+
+/** One that is off is gone at once, perhaps before the answer is there. */
+async function goes(house) {
+  const { page } = house;
+  await house.go("vms/default/sorted-3");
+  await page.getByRole("button", { name: "Actions of sorted-3" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.waitForURL(/\/dashboard\/vms$/);
+  await page.getByRole("row").filter({ hasText: "sorted-2" }).waitFor();
+  await page.getByRole("row").filter({ hasText: "sorted-3" }).waitFor({ state: "detached" });
+  holds("whoever deletes a machine on its own page is in the list then", (await house.api("GET", `${MACHINES}/sorted-3`)) === undefined && (await page.getByRole("dialog").count()) === 0);
 }

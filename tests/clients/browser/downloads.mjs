@@ -1,4 +1,4 @@
-// An image that the node fetches itself: how far it is, how fast it comes, how long it will take, and cancelled.
+// An image that the node fetches itself: how far it is, how fast it comes, how long it will take, cancelled, and why it does not come.
 
 import http from "node:http";
 
@@ -73,4 +73,26 @@ export async function downloads(house) {
   } finally {
     from.close();
   }
+  await refused(house);
+}
+
+/** From where nobody answers: one that is given up at once, and one that is tried again. */
+async function refused(house) {
+  const { page } = house;
+  const why = "Connection refused";
+  const add = (displayName, retry) =>
+    house.api("POST", IMAGES, { apiVersion: "harvesterhci.io/v1beta1", kind: "VirtualMachineImage", metadata: { name: displayName }, spec: { displayName, sourceType: "download", url: "http://127.0.0.1:1/x.raw", retry } });
+  await add("given-away", 0);
+  await add("hoped-for", 3);
+  const row = (name) => page.getByRole("row").filter({ hasText: name });
+  await row("given-away").getByText("Failed").waitFor();
+  const text = row("given-away").getByText(why);
+  await text.waitFor();
+  holds("an image that does not come says why, and not that it was tried often enough", ((await text.getAttribute("title")) ?? "").includes(why) && !(await row("given-away").innerText()).includes("limit"), await row("given-away").innerText());
+  await page.setViewportSize({ width: 390, height: 800 });
+  await within(PAGE, "on a phone, where nothing is pointed at, it is read whole", () => text.evaluate((one) => one.scrollHeight <= one.clientHeight + 1 && one.scrollWidth <= one.clientWidth));
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await row("hoped-for").getByText(/Trying again: .*Connection refused/).waitFor();
+  holds("one that is tried again says so, and not how far it was", !/\d\s%/.test(await row("hoped-for").innerText()), await row("hoped-for").innerText());
+  for (const name of ["given-away", "hoped-for"]) await house.api("DELETE", `${IMAGES}/${name}`);
 }

@@ -31,8 +31,15 @@ export const isDisc = (image: Image) => image.metadata.labels?.["harvesterhci.io
 export function failureOf(image: Image): string {
   const imported = conditionOf(image, "Imported");
   const limit = conditionOf(image, "RetryLimitExceeded");
-  if (limit?.status === "True") return limit.message || imported?.message || "";
+  // That it was tried often enough is no reason; what happened each time is.
+  if (limit?.status === "True") return imported?.message || limit.message || "";
   return imported?.status === "False" ? (imported.message ?? "") : "";
+}
+
+/** Why it is to be fetched once more, in the server's words; empty when nothing went wrong, or nothing is tried any more. */
+export function setbackOf(image: Image): string {
+  const imported = conditionOf(image, "Imported");
+  return imported?.status === "Unknown" && failureOf(image) === "" ? (imported.message ?? "") : "";
 }
 
 export function toneOfImage(image: Image): Tone {

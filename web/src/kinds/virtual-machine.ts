@@ -153,3 +153,19 @@ export function claimsOf(vm: VirtualMachine): { disk: string; claim: string }[] 
     volume.persistentVolumeClaim ? [{ disk: volume.name, claim: volume.persistentVolumeClaim.claimName }] : [],
   );
 }
+
+/** Disks whose claims were made for it. One that was there before and was attached to it is not among them. */
+export function disksMadeFor(vm: VirtualMachine): string[] {
+  const made = new Set(claimsMadeFor(vm));
+  return claimsOf(vm).flatMap(({ disk, claim }) => (made.has(claim) ? [disk] : []));
+}
+
+/** None where what is written there cannot be read: what nobody knows the origin of is kept. */
+function claimsMadeFor(vm: VirtualMachine): string[] {
+  try {
+    const claims = JSON.parse(vm.metadata.annotations?.[CLAIMS] ?? "[]") as { metadata?: { name?: string } }[];
+    return claims.flatMap((claim) => claim.metadata?.name ?? []);
+  } catch {
+    return [];
+  }
+}

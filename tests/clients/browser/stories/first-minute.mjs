@@ -8,9 +8,22 @@ const SECRETS = "/api/v1/namespaces/default/secrets";
 /** A place on the guest's disk, in sectors, that nothing else is at. */
 const SPOT = 2_000_000;
 
+/** Compressed bytes from nothing to the door, and on to the first page behind it. */
+const FIRST_LOAD = 400_000;
+
+/** What the page has loaded from here on, as it came over the wire. */
+async function counting(house) {
+  const session = await house.context.newCDPSession(house.page);
+  await session.send("Network.enable");
+  let bytes = 0;
+  session.on("Network.loadingFinished", ({ encodedDataLength }) => (bytes += encodedDataLength));
+  return () => bytes;
+}
+
 export async function tell(disk) {
   const house = await House.open();
   const { page } = house;
+  const loaded = await counting(house);
   await house.go();
   await house.types("admin", "not the password");
   await page.getByRole("alert").getByText("The user name or the password is wrong.").waitFor();
@@ -18,6 +31,9 @@ export async function tell(disk) {
   const began = Date.now();
   await house.signsIn();
   await page.getByText("Nothing runs here yet.").waitFor();
+  await page.waitForLoadState("networkidle");
+  holds("the first load, with the page behind the door, is at most 400 kB", loaded() > 0 && loaded() < FIRST_LOAD, loaded());
+  console.log(`it was ${(loaded() / 1000).toFixed(0)} kB`);
   holds("an empty cluster explains itself", (await page.getByRole("button", { name: "Add a node" }).count()) === 1);
 
   await page.getByRole("link", { name: "Add an image" }).click();
@@ -98,6 +114,8 @@ export async function tell(disk) {
   const snapshot = page.getByRole("row").filter({ hasText: "before" });
   await snapshot.waitFor();
   await within(GUEST, "a snapshot is taken", async () => (await snapshot.getByRole("progressbar").count()) === 0 && (await snapshot.count()) === 1);
+  await page.getByText("Stop the machine to bring it back").waitFor();
+  console.log("which a running machine is not brought back to, and it is said why");
 
   await page.getByRole("button", { name: "Console", exact: true }).click();
   await page.getByRole("button", { name: "Serial console" }).click();

@@ -1,10 +1,10 @@
 // The network goes away under an open list, a hundred objects change, and it comes back. Then the same under uploads and the audit log,
-// and other long work: downloads and clones.
+// and other long work: downloads, clones, snapshots and copies.
 
 import { audit } from "../audit.mjs";
-import { clones } from "../clones.mjs";
 import { downloads } from "../downloads.mjs";
 import { GUEST, holds, House, MACHINES, median, PAGE, place, seenAfter, within } from "../house.mjs";
+import { underWay } from "../under-way.mjs";
 import { uploads } from "../uploads.mjs";
 import { wire } from "../wire.mjs";
 
@@ -67,7 +67,7 @@ export async function tell() {
   });
   await uploads(house, line);
   await downloads(house);
-  await clones(house, "vm-40", "vm-55");
+  await underWay(house, "vm-40", "vm-55");
   await audit(house, line);
   await house.close();
 }

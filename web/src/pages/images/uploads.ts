@@ -3,9 +3,10 @@
 
 import { reactive, watch } from "vue";
 
-import { csrfWord, get, post, refusalOf, told } from "@/api/http";
+import { csrfWord, get, post, Refusal, refusalOf, told } from "@/api/http";
 import { addressOf, types } from "@/api/objects";
 import { person } from "@/api/session";
+import { type Image, isImported } from "@/kinds/image";
 import { complain, say } from "@/parts/toasts";
 import { words } from "@/words";
 
@@ -53,11 +54,24 @@ function start(id: string, name: string, file: File, sent: number) {
 }
 
 /** Breaks it off. What the node has of it goes with its image. */
-export function cancel(id: string) {
+function cancel(id: string) {
   const upload = uploads.get(id);
   if (!upload) return;
   upload.isCancelled = true;
   requests.get(id)?.abort();
+}
+
+const endings = new Map<string, Promise<void>>();
+
+/** Breaks it off once `removal` has taken its image away. If that is refused, it goes on. */
+export async function cancelWith(id: string, removal: Promise<unknown>): Promise<void> {
+  const ending = removal.then(() => cancel(id));
+  endings.set(id, ending);
+  try {
+    await ending;
+  } finally {
+    endings.delete(id);
+  }
 }
 
 /** Those of one person do not go on for the next. */
@@ -80,28 +94,50 @@ async function carry(id: string, file: File) {
       if (outcome === "done") return say(words.images.uploaded(upload.name));
       if (upload.sent > from) [pause, moved] = [FIRST_PAUSE, Date.now()];
       if (Date.now() - moved > PATIENCE) throw new Error(outcome.why);
+      let seen: Seen;
       do {
         await new Promise((resolve) => setTimeout(resolve, pause));
         pause = Math.min(pause * 2, LONGEST_PAUSE);
         if (upload.isCancelled) return;
-      } while (!(await learnsHowFar(upload)) && Date.now() - moved < PATIENCE);
+        seen = await learnsHowFar(upload);
+        if (seen === "whole") return say(words.images.uploaded(upload.name));
+      } while (seen === "unknown" && Date.now() - moved < PATIENCE);
     }
   } catch (why) {
-    if (!upload.isCancelled) complain(words.images.uploadFailed(upload.name, told(why)));
+    // What the node says while its image is being taken away may come of just that.
+    await endings.get(id)?.catch(() => {});
+    if (!upload.isCancelled) complain(words.images.uploadFailed(upload.name, whyOf(upload, why)));
   } finally {
     uploads.delete(id);
     requests.delete(id);
   }
 }
 
-/** Whether the node could be asked how much it has. What it does not say is not guessed: from the beginning would be all of it again. */
-async function learnsHowFar(upload: Upload): Promise<boolean> {
+const whyOf = (upload: Upload, why: unknown) => (why instanceof Refusal && why.status === 404 ? words.images.deletedMeanwhile(upload.name) : told(why));
+
+/** Whether another answer is to be hoped for: the node is in trouble or in a hurry, or whoever uploads has to sign in again. */
+const mayPass = (status: number) => status >= 500 || [401, 408, 429].includes(status);
+
+type Seen = "part" | "whole" | "unknown";
+
+/**
+ * How much the node has; a refusal for good is thrown. What it does not say is not guessed: from the beginning would be all of it
+ * again.
+ */
+async function learnsHowFar(upload: Upload): Promise<Seen> {
   try {
     upload.sent = (await get<{ offset: number }>(`${place(upload.id)}/upload`)).offset;
-    return true;
-  } catch {
-    return false;
+    return "part";
+  } catch (why) {
+    if (!(why instanceof Refusal) || mayPass(why.status)) return "unknown";
+    // The line may have broken after the last byte, and before the answer.
+    if (why.status === 409 && (await isWhole(upload))) return "whole";
+    throw why;
   }
+}
+
+async function isWhole(upload: Upload): Promise<boolean> {
+  return isImported(await get<Image>(addressOf(types.image, upload.id)));
 }
 
 /** A refusal is thrown: sending the same again would be refused again. */
@@ -120,7 +156,7 @@ function send(upload: Upload, file: File): Promise<"done" | { why: string }> {
     };
     request.onload = () => {
       if (request.status < 300) resolve("done");
-      else if (request.status >= 500) resolve({ why: refusalOf(request.status, request.responseText).message });
+      else if (request.status !== 401 && mayPass(request.status)) resolve({ why: refusalOf(request.status, request.responseText).message });
       else reject(refusalOf(request.status, request.responseText));
     };
     request.onerror = () => resolve({ why: words.errors.brokenOff(location.host) });

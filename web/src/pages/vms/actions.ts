@@ -1,11 +1,11 @@
 // What can be done with a machine: what the server offers, in the order and the words of people.
 
-import { ask, get, post, Refusal, remove, told } from "@/api/http";
+import { ask, get, post, told } from "@/api/http";
 import { addressOf, idOf, types } from "@/api/objects";
-import { type Clone, isMadeBy, nameOf, targetOf } from "@/kinds/clone";
-import { claimsOf, type VirtualMachine } from "@/kinds/virtual-machine";
+import { type Clone, isMadeBy, nameOf, standingOf, targetOf } from "@/kinds/clone";
+import { disksMadeFor, type VirtualMachine } from "@/kinds/virtual-machine";
 import type { MenuItem } from "@/parts/ActionMenu.vue";
-import { callOff } from "@/parts/cancelling";
+import { callOff, takeAway, unlessGone } from "@/parts/cancelling";
 import { complain, say } from "@/parts/toasts";
 import { words } from "@/words";
 
@@ -47,21 +47,19 @@ export async function removeMachine(vm: VirtualMachine, disks: string[]): Promis
   await ask("DELETE", `${addressOf(types.virtualMachine, vm.id)}${disks.length > 0 ? `?${query}` : ""}`);
 }
 
-/** The clone goes first, or it would make its machine again. Only a machine that it made goes with it, and all of that one's disks. */
+/**
+ * The clone goes first, or it would make its machine again. Only a machine that it made goes with it, and only the disks that were
+ * made for that one. All as it is now, and not as it was heard of last: what was finished meanwhile is somebody's machine.
+ */
 export function cancelClone(clone: Clone, title: string): Promise<boolean> {
-  return callOff(title, words.vms.cloneCancelled(nameOf(clone)), async () => {
-    await remove(addressOf(types.clone, clone.id));
-    const vm = targetOf(clone) === "" ? undefined : await machineOf(clone);
-    if (isMadeBy(vm, clone)) await removeMachine(vm, claimsOf(vm).map(({ disk }) => disk));
+  const address = addressOf(types.clone, clone.id);
+  return callOff(title, async () => {
+    const now = await unlessGone(get<Clone>(address));
+    if (now?.status?.phase === "Succeeded") return words.vms.cloneFinished(nameOf(now));
+    if (!now || standingOf(now) === "over") return words.vms.cloneGone(nameOf(clone));
+    await takeAway(address);
+    const vm = targetOf(now) === "" ? undefined : await unlessGone(get<VirtualMachine>(addressOf(types.virtualMachine, idOf(now.metadata.namespace, targetOf(now)))));
+    if (isMadeBy(vm, now)) await unlessGone(removeMachine(vm, disksMadeFor(vm)));
+    return words.vms.cloneCancelled(nameOf(now));
   });
-}
-
-/** As it is now, and not as it was heard of last: it may have been made just before its clone went. */
-async function machineOf(clone: Clone): Promise<VirtualMachine | undefined> {
-  try {
-    return await get<VirtualMachine>(addressOf(types.virtualMachine, idOf(clone.metadata.namespace, targetOf(clone))));
-  } catch (why) {
-    if (why instanceof Refusal && why.status === 404) return undefined;
-    throw why;
-  }
 }
