@@ -314,7 +314,7 @@ export const en = {
     partly: "Only part of it is here",
     partlyWhy: "Its file is being sent from elsewhere, or the upload broke off. Go on with the upload to send the rest of it.",
     deleteTitle: (name: string) => `Delete the image ${name}?`,
-    deleteWhat: "Machines that were made from it keep running; new ones cannot be made from it any more.",
+    deleteWhat: "It goes only while no volume is made from it. What it holds is lost.",
     createMachine: "Create a machine",
     download: "Download",
     deleted: (name: string) => `The image ${name} is deleted.`,
