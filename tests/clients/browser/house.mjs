@@ -149,10 +149,10 @@ export class House {
     return this.page.goto(`${this.url}/dashboard/${path}`);
   }
 
-  async types(name, password) {
-    await this.page.getByLabel("User name").fill(name);
-    await this.page.getByLabel("Password", { exact: true }).fill(password);
-    await this.page.getByRole("button", { name: "Sign in" }).click();
+  async types(name, password, page = this.page) {
+    await page.getByLabel("User name").fill(name);
+    await page.getByLabel("Password", { exact: true }).fill(password);
+    await page.getByRole("button", { name: "Sign in" }).click();
   }
 
   /** The first time with the password that was generated, and from then on with the one that was chosen then. */

@@ -51,13 +51,8 @@ async function endsByItself(house) {
   const context = await house.browser.newContext();
   const page = await context.newPage();
   await page.route(/action=login/, (route) => route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ttl: SHORT }) }));
-  const signsIn = async () => {
-    await page.getByLabel("User name").fill("admin");
-    await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
-    await page.getByRole("button", { name: "Sign in" }).click();
-  };
   await page.goto(`${house.url}/dashboard/volumes?q=mine`);
-  await signsIn();
+  await house.types("admin", PASSWORD, page);
   await page.waitForURL(/volumes\?q=mine/);
   await page.getByRole("heading", { name: "Volumes" }).waitFor();
   const began = Date.now();
@@ -68,7 +63,7 @@ async function endsByItself(house) {
   console.log(`after ${lasted} ms of ${SHORT}`);
   holds("and nothing of what was seen is seen any more", (await page.getByRole("heading", { name: "Volumes" }).count()) === 0);
   await page.unroute(/action=login/);
-  await signsIn();
+  await house.types("admin", PASSWORD, page);
   await page.waitForURL(/volumes\?q=mine/);
   await page.getByRole("heading", { name: "Volumes" }).waitFor();
   console.log("who signs in then is where they were");

@@ -89,7 +89,8 @@ fn size(image: &Value, field: &str) -> String {
     size.map(bytes).unwrap_or_default()
 }
 
-fn imported(image: &Value) -> Option<&Value> {
+/// What is said of whether all of it is there.
+pub fn imported(image: &Value) -> Option<&Value> {
     list(image, "/status/conditions").find(|one| text(one, "/type") == "Imported")
 }
 

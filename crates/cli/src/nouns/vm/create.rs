@@ -13,7 +13,7 @@ use super::{
 use crate::{
     asking::{
         Format, Refusal, Session,
-        facts::{list, text},
+        facts::text,
         format::{json_text, yaml},
         names,
         resource::{IMAGES, KEYS, MACHINES, NETWORKS, SECRETS, TEMPLATE_VERSIONS, TEMPLATES, VOLUMES},
@@ -250,7 +250,7 @@ pub async fn image(session: &Session, typed: &str) -> Result<Image, Refusal> {
     let (namespace, name) = names::split(typed, &session.namespace);
     let found = image::found(session, namespace, name).await?;
     let about = IMAGES.about(namespace, text(&found, "/metadata/name"));
-    let imported = list(&found, "/status/conditions").find(|one| text(one, "/type") == "Imported");
+    let imported = image::imported(&found);
     if imported.is_none_or(|one| text(one, "/status") != "True") {
         let why = imported.map(|one| text(one, "/message")).filter(|why| !why.is_empty());
         let message = match why {
