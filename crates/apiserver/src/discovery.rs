@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use sheaf_resources::kind::Kind;
 
@@ -164,8 +165,14 @@ fn storage_hash(kind: &Kind) -> String {
     STANDARD.encode(&Sha256::digest(text)[..8])
 }
 
-/// `/api` (core) or `/apis` (the rest) in the aggregated form.
-pub fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
+/// `/api` (core) or `/apis` (the rest) in the aggregated form, encoded once for as long as the catalogue does not change: it
+/// is long, and every client begins with it.
+pub fn aggregated(catalogue: &Catalogue, core: bool) -> Bytes {
+    let encode = || Bytes::from(aggregated_document(catalogue, core).to_string());
+    catalogue.aggregated_discovery[usize::from(core)].get_or_init(encode).clone()
+}
+
+fn aggregated_document(catalogue: &Catalogue, core: bool) -> Value {
     let mut items: Vec<Value> = groups(catalogue)
         .into_iter()
         .filter(|(group, _)| group.is_empty() == core)

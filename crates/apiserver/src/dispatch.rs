@@ -452,11 +452,10 @@ impl ApiServer {
             ["version"] => Some(version()),
             ["metrics"] => return Ok(respond::text(success::OK, self.metrics_page())),
             ["api" | "apis"] if aggregated => {
-                let document = discovery::aggregated(&catalogue, segments == ["api"]);
                 return Ok(respond::bytes_of_type(
                     success::OK,
                     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-                    document.to_string(),
+                    discovery::aggregated(&catalogue, segments == ["api"]),
                 ));
             }
             ["api"] => Some(discovery::core_versions(&self.config.address)),

@@ -4,8 +4,12 @@
 //! the changed ones are read again before the request goes on. So whoever has seen a definition
 //! become Established finds its resource served, without a window in between.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
+use bytes::Bytes;
 use parking_lot::RwLock;
 use serde_json::Value;
 use sheaf_resources::{
@@ -52,6 +56,8 @@ pub struct Catalogue {
     kinds: BTreeMap<Address, Arc<Served>>,
     /// Changes whenever the set or any row of it does.
     pub generation: u64,
+    /// Aggregated discovery of all groups but the core one, and of that one: encoded by the first request for it.
+    pub aggregated_discovery: [OnceLock<Bytes>; 2],
 }
 
 impl Catalogue {
@@ -175,7 +181,7 @@ impl Registry {
             })
             .collect();
         let generation = state.catalogue.generation + 1;
-        state.catalogue = Arc::new(Catalogue { kinds, generation });
+        state.catalogue = Arc::new(Catalogue { kinds, generation, aggregated_discovery: Default::default() });
         state.seen = changed;
     }
 

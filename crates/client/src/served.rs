@@ -3,9 +3,19 @@
 //! Read anew by whoever needs it, since custom resources come and go. A group version that
 //! could not be asked is named, never taken for empty: what lives there is unknown, not absent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{Client, core::ApiResource, core::discovery::v2::APIGroupDiscovery};
+use http::{Request, header::ACCEPT};
+use kube::{
+    Client,
+    core::{
+        ApiResource,
+        discovery::v2::{APIGroupDiscovery, APIGroupDiscoveryList},
+    },
+};
+
+/// The form of discovery in which two replies tell everything.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// One resource in the version the server prefers.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,16 +43,39 @@ pub struct Served {
     pub undiscovered: BTreeMap<String, String>,
 }
 
-impl Served {
-    /// Asks the API.
-    pub async fn discover(client: &Client) -> Result<Self, kube::Error> {
-        let mut served = Served::default();
-        let core = client.list_core_api_versions_aggregated().await?;
-        let named = client.list_api_groups_aggregated().await?;
-        for group in core.items.into_iter().chain(named.items) {
-            served.add(group);
+/// Asks the API for what it serves, again and again. A reply that says the same as the one before is not parsed again: it is long,
+/// and seldom anything changes.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    replies: Vec<String>,
+    served: Arc<Served>,
+}
+
+impl Discovery {
+    pub async fn ask(&mut self, client: &Client) -> Result<Arc<Served>, kube::Error> {
+        let mut replies = Vec::new();
+        for path in ["/api", "/apis"] {
+            let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new());
+            let request = request.map_err(kube::Error::HttpError)?;
+            replies.push(client.request_text(request).await?);
         }
-        Ok(served)
+        if replies != self.replies {
+            let mut served = Served::default();
+            for reply in &replies {
+                let list: APIGroupDiscoveryList =
+                    serde_json::from_str(reply).map_err(kube::Error::SerdeError)?;
+                list.items.into_iter().for_each(|group| served.add(group));
+            }
+            (self.replies, self.served) = (replies, Arc::new(served));
+        }
+        Ok(Arc::clone(&self.served))
+    }
+}
+
+impl Served {
+    /// Asks the API once.
+    pub async fn discover(client: &Client) -> Result<Arc<Self>, kube::Error> {
+        Discovery::default().ask(client).await
     }
 
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&ServedResource> {

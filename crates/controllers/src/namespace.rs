@@ -143,7 +143,7 @@ fn seen(namespace: &DynamicObject) -> Seen {
 /// Deletes everything that can be deleted and says what is left.
 async fn delete_content(client: &Client, namespace: &str) -> Result<Content, ReconcileError> {
     let served = Served::discover(client).await?;
-    let mut content = Content { undiscovered: served.undiscovered, ..Content::default() };
+    let mut content = Content { undiscovered: served.undiscovered.clone(), ..Content::default() };
     let inside = |served: &&ServedResource| served.namespaced && served.can("delete") && served.can("list");
     for served in served.resources.values().filter(inside) {
         if let Err(why) = delete_all(client, served, namespace, &mut content).await

@@ -1,6 +1,6 @@
 //! Looks at one object and its owners, asks the planner, and acts.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
@@ -31,7 +31,7 @@ const MOST_TOLD: usize = 1000;
 pub struct Collector {
     context: Context,
     pub graph: Graph,
-    pub served: Served,
+    pub served: Arc<Served>,
     absent: AbsentOwners,
     /// Pairs of dependent and owner that were warned about.
     told: BTreeSet<(String, String)>,
@@ -42,7 +42,7 @@ impl Collector {
         Collector {
             context,
             graph: Graph::default(),
-            served: Served::default(),
+            served: Arc::default(),
             absent: AbsentOwners::default(),
             told: BTreeSet::new(),
         }
@@ -288,7 +288,7 @@ impl Collector {
 struct Place {
     objects: Api<DynamicObject>,
     served: ServedResource,
-    resource: std::sync::Arc<ResourceName>,
+    resource: Arc<ResourceName>,
 }
 
 fn in_planner_words(reference: &OwnerReference) -> Reference {

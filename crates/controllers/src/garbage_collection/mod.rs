@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::{collector::Collector, monitors::Monitors};
 use sheaf_client::{
     reconciling::settle,
-    served::Served,
+    served::Discovery,
     watching::{Notice, Noticed},
     work_queue::WorkQueue,
 };
@@ -42,6 +42,7 @@ pub(crate) async fn run(context: Context) {
     let (mut monitors, mut notices) = Monitors::new(context.client.clone());
     let mut collector = Collector::new(context.clone());
     let mut queue = WorkQueue::new();
+    let mut discovery = Discovery::default();
     let mut discover_at = Instant::now();
     loop {
         tokio::select! {
@@ -51,7 +52,7 @@ pub(crate) async fn run(context: Context) {
                     discover_at = Instant::now();
                 }
             }
-            () = tokio::time::sleep_until(discover_at) => match Served::discover(&context.client).await {
+            () = tokio::time::sleep_until(discover_at) => match discovery.ask(&context.client).await {
                 Ok(served) => {
                     let (given_up, again) = monitors.update(&served);
                     collector.served = served;
