@@ -1,19 +1,135 @@
-//! Asking a node that may die while it answers.
+//! Nodes that are told to die after a step, and requests to a node that may die while it answers.
 //!
-//! Whoever asks panics then, as everywhere in the tests, and that is no failure here. Nothing is printed of it: hundreds of
-//! backtraces that mean nothing hide the one that does.
+//! A node that was started by [`restart_mortal`] dies when [`tell_to_die`] says so: after so many more steps, or after the
+//! first step of a kind. It is armed while it runs, so a death costs one start of the node.
 
 use std::{
     cell::Cell,
+    fs,
     panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
     sync::Once,
 };
+
+use crate::{machines::Farm, node::Node, patience};
+
+/// More steps than any operation takes: an enumeration that never ends is a failure.
+const MOST_STEPS: usize = 150;
+
+/// No step has this name: a node that is told to die after it logs its steps and lives.
+const NEVER: &str = "never";
+
+/// The steps that a node took until it died, or until it was done.
+#[derive(Debug)]
+pub struct Death {
+    pub steps: Vec<String>,
+    pub survived: bool,
+}
+
+/// Which steps to die after.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    /// Every single one, in the order in which they are taken: for `make soak`.
+    All,
+    /// The first of each kind that the operation takes.
+    EachKind,
+}
+
+/// Starts a node again so that it can be told to die, and kills it before if it is not dead.
+pub fn restart_mortal(mut farm: Farm) -> Farm {
+    if !farm.node.has_ended() {
+        farm.node.kill();
+    }
+    let mut arguments: Vec<String> = farm.arguments().map(str::to_owned).to_vec();
+    let network = arguments[1].clone();
+    let place = farm.node.into_place();
+    // An order that the last process did not read is not for the next one.
+    _ = fs::remove_file(order(&place.0));
+    arguments.extend(["--die-as-told-in".to_owned(), order(&place.0).display().to_string()]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let node = Node::start_mortal(&place, &arguments).expect("a node that died starts again");
+    Farm::with_node(node, &network)
+}
+
+/// From here on, the node dies after so many steps, or after the first of this name.
+pub fn tell_to_die(farm: &Farm, last: &str) {
+    let order = order(farm.node.data_dir().parent().unwrap());
+    fs::write(order.with_extension("new"), last).unwrap();
+    fs::rename(order.with_extension("new"), &order).unwrap();
+}
+
+/// Has a mortal node die after step `last` from here on, sends it the request, and waits for that or for `done`. Answers
+/// the node that was started after it.
+pub fn die_after(
+    mut farm: Farm,
+    last: &str,
+    request: impl Fn(&Farm),
+    done: impl Fn(&Farm) -> bool,
+) -> (Farm, Death) {
+    tell_to_die(&farm, last);
+    let before = farm.node.log().len();
+    // It may die while it is asked.
+    unless_it_dies(|| request(&farm));
+    let survived = patience::until(format!("step {last} or the end"), || {
+        if farm.node.has_ended() {
+            return Some(false);
+        }
+        unless_it_dies(|| done(&farm)).filter(|done| *done)
+    });
+    let steps = steps_in(&farm.node.log()[before..]);
+    (restart_mortal(farm), Death { steps, survived })
+}
+
+/// Does an operation again and again, each time with a death after another of its steps. It must have at least
+/// `fewest` different ones.
+pub fn after_steps(which: Which, fewest: usize, mut once: impl FnMut(&str) -> Death) {
+    match which {
+        Which::All => {
+            for number in 1.. {
+                assert!(number < MOST_STEPS, "it never came to its end");
+                if once(&number.to_string()).survived {
+                    assert!(number > fewest, "it has more steps than {number}");
+                    break;
+                }
+            }
+        }
+        Which::EachKind => {
+            let undisturbed = once(NEVER);
+            assert!(undisturbed.survived, "it ended by itself: {undisturbed:?}");
+            let mut kinds: Vec<String> = Vec::new();
+            for step in undisturbed.steps {
+                if !kinds.contains(&step) {
+                    kinds.push(step);
+                }
+            }
+            assert!(kinds.len() >= fewest, "it has more kinds of steps than {kinds:?}");
+            for kind in &kinds {
+                let death = once(kind);
+                assert!(!death.survived, "it took no step {kind} this time, only {:?}", death.steps);
+            }
+        }
+    }
+}
+
+/// The steps that a log tells of.
+pub fn steps_in(log: &str) -> Vec<String> {
+    let taken = log.lines().filter(|line| line.contains("took a step"));
+    taken.filter_map(|line| Some(line.split("step=").nth(1)?.trim().to_owned())).collect()
+}
+
+/// The file in which a node on this directory is told when to die.
+fn order(directory: &Path) -> PathBuf {
+    directory.join("die-after")
+}
 
 thread_local! {
     static IS_SILENT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What `ask` answered, or none if it panicked.
+///
+/// A request to a node that dies panics, as everywhere in the tests, and that is no failure here. Nothing is printed of
+/// it: hundreds of backtraces that mean nothing hide the one that does.
 pub fn unless_it_dies<T>(ask: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

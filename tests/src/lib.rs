@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
+pub mod addresses;
 pub mod audit_log;
 pub mod bench;
 pub mod browser;

@@ -8,14 +8,14 @@ use std::{
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicU8, AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 use sheaf_testbed::guests;
 
-use crate::{http::Connection, node::Node, origin, patience};
+use crate::{addresses, http::Connection, node::Node, origin, patience};
 
 /// Where machines live in the API.
 pub const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -33,24 +33,16 @@ pub struct Farm {
 
 impl Farm {
     pub fn start() -> Farm {
-        let network = Farm::next_network();
+        let network = addresses::next_network();
         let node = Node::start_with(&["--vm-cidr", &network, "--allow-local-images"]);
         Farm { node, network }
     }
 
     /// The same on a disk of its own, so large.
     pub fn start_on_disk(bytes: u64) -> Farm {
-        let network = Farm::next_network();
+        let network = addresses::next_network();
         let node = Node::start_on_disk(bytes, &["--vm-cidr", &network, "--allow-local-images"]);
         Farm { node, network }
-    }
-
-    /// Nodes that share a kernel must not share their machines' addresses.
-    fn next_network() -> String {
-        static NEXT: AtomicU8 = AtomicU8::new(0);
-        let third = NEXT.fetch_add(1, Ordering::Relaxed);
-        let second = 64 + std::process::id() % 128;
-        format!("10.{second}.{third}.0/24")
     }
 
     /// Dies without a word, and comes back.

@@ -15,8 +15,9 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use sheaf_store::etcd::server::free_loopback_port;
 
-use crate::{http::Credentials, patience::TOO_LONG};
+use crate::{addresses, http::Credentials, patience::TOO_LONG};
 
 /// The user that [`Rights::OrdinaryUser`] is: nobody whom Debian knows.
 pub const ORDINARY_USER: u32 = 61_234;
@@ -51,7 +52,7 @@ impl Node {
     pub fn start_with(arguments: &[&str]) -> Node {
         // Kept here and removed by the undertaker: it may have to outlive a kill and a restart.
         let directory = tempfile::Builder::new().prefix("sheaf-test-").tempdir().unwrap().keep();
-        Node::start_on(directory, "127.0.0.1:0", Rights::Ours, arguments)
+        Node::start_on(directory, &new_address(), Rights::Ours, arguments)
     }
 
     /// The same with a disk of its own for all its data, so large.
@@ -70,7 +71,7 @@ impl Node {
         }
         // What a new file system has of its own is not what a node expects to find.
         fs::remove_dir(data.join("lost+found")).unwrap();
-        Node::start_on(directory, "127.0.0.1:0", Rights::Ours, arguments)
+        Node::start_on(directory, &new_address(), Rights::Ours, arguments)
     }
 
     /// The same with fewer rights.
@@ -79,7 +80,7 @@ impl Node {
         if rights == Rights::OrdinaryUser {
             std::os::unix::fs::chown(&directory, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
         }
-        Node::start_on(directory, "127.0.0.1:0", rights, arguments)
+        Node::start_on(directory, &new_address(), rights, arguments)
     }
 
     /// Another node with the same certificates and keys, as a second management node of one cluster has
@@ -97,7 +98,7 @@ impl Node {
             }
         }
         fs::copy(from.join("format"), to.join("format")).unwrap();
-        Node::start_on(directory, "127.0.0.1:0", Rights::Ours, arguments)
+        Node::start_on(directory, &new_address(), Rights::Ours, arguments)
     }
 
     fn start_on(directory: PathBuf, listen: &str, rights: Rights, arguments: &[&str]) -> Node {
@@ -249,6 +250,12 @@ impl Drop for Node {
     }
 }
 
+/// An address that stays the node's while it is dead: no outgoing connection and no other node is given its port before it is
+/// started again.
+fn new_address() -> String {
+    format!("127.0.0.1:{}", free_loopback_port().unwrap())
+}
+
 /// The binary, to be run with such rights.
 fn program(rights: Rights, directory: &Path) -> Command {
     let mut program = Command::new("setpriv");
@@ -292,7 +299,7 @@ fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
                 pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$process" 2>/dev/null)
                 [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null
             done
-            if [ -d "$2/data/volumes" ]; then "$3" down --stop-vms --grace 0 --data-dir "$2/data" 2>/dev/null; fi
+            if [ -d "$2/data/volumes" ]; then "$3" down --stop-vms --grace 0 --data-dir "$2/data" >/dev/null 2>&1; fi
             for machine in "$2"/data/machines/*; do
                 id=${machine##*/}
                 for group in /sys/fs/cgroup/sheaf-*/"$id" /sys/fs/cgroup/*/sheaf-*/"$id"; do
@@ -308,7 +315,8 @@ fn undertaker(pid: u32, directory: &Path) -> ChildStdin {
         .arg(directory)
         .arg(binary())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        // Holds the addresses until nothing of the node uses them any more.
+        .stdout(addresses::lock())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();

@@ -12,13 +12,12 @@ use std::{
 use serde_json::{Value, json};
 use sheaf_testbed::guests;
 use sheaf_tests::{
+    dying::{restart_mortal, steps_in, tell_to_die},
     machines::{Farm, MACHINES, claim, machine},
     patience::until_within,
 };
 
-use super::snapshot_steps::{
-    back_up, image_of, is_ready, restart_mortal, snapshot_of, steps_in, tell_to_die,
-};
+use super::snapshot_steps::{back_up, image_of, is_ready, snapshot_of};
 
 /// From power on to the end of cloud-init under emulation, on a machine that has other things to do.
 const BOOT: Duration = Duration::from_secs(600);

@@ -10,6 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use sheaf_tests::{
+    addresses,
     machines::{Farm, MACHINES, Serial, machine},
     patience,
 };
@@ -69,7 +70,7 @@ fn connections_reach_every_guest_that_is_well_and_nothing_is_left_when_the_balan
         farm.api().post(MACHINES, &vm).object();
     }
     // Nodes that share a kernel must not share addresses either.
-    let subnet = format!("10.{}.250.0/29", 64 + std::process::id() % 128);
+    let subnet = format!("{}.0/29", addresses::next_prefix());
     let pool = json!({"apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": "IPPool",
         "metadata": {"name": "pool"}, "spec": {"ranges": [{"subnet": subnet}],
             "selector": {"scope": [{"namespace": "*", "project": "*", "guestCluster": "*"}]}}});

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use sheaf_tests::{
+    addresses,
     machines::{Farm, MACHINES, rich_machine},
     node::{Node, ORDINARY_USER, Rights},
     patience,
@@ -81,7 +82,7 @@ fn lets_go_of_what_it_held_when_it_could(farm: &Farm) {
     };
     let everybody = json!([{"namespace": "*", "project": "*", "guestCluster": "*"}]);
     // None that the host may have by chance.
-    let subnet = format!("10.{}.251.0/29", 64 + std::process::id() % 128);
+    let subnet = format!("{}.0/29", addresses::next_prefix());
     let pool = json!({"ranges": [{"subnet": subnet}], "selector": {"scope": everybody}});
     farm.api().post(&format!("{GROUP}/ippools"), &of("IPPool", "pool", pool)).object();
     let listeners = json!([{"name": "web", "port": 80, "protocol": "TCP", "backendPort": 8080}]);

@@ -18,12 +18,11 @@ use std::{
 use serde_json::{Value, json};
 use sheaf_testbed::guests;
 use sheaf_tests::{
-    dying::unless_it_dies,
+    dying::{Death, Which, die_after, restart_mortal},
     machines::{
         CLAIMS, Farm, MACHINES, Serial, ask_monitor, claim, control_group_files,
         directories_of_control_groups, machine,
     },
-    node::Node,
     patience,
 };
 
@@ -57,13 +56,6 @@ const KEEP_COMPARING: &str =
 struct Backup {
     name: String,
     last: [u64; 2],
-}
-
-/// The steps that a node took until it died, or until it was done.
-#[derive(Debug)]
-struct Death {
-    steps: Vec<String>,
-    survived: bool,
 }
 
 struct Story {
@@ -130,21 +122,9 @@ impl Story {
     /// Has the node die after step `last` from here on, asks it, and waits for that or for `done`. A new node runs
     /// afterwards.
     fn dies(&mut self, last: &str, ask: impl Fn(&Farm), done: impl Fn(&Farm) -> bool) -> Death {
-        let mut farm = self.farm.take().unwrap();
-        tell_to_die(&farm, last);
-        let before = farm.node.log().len();
-        // It may die while it is asked.
-        unless_it_dies(|| ask(&farm));
-        let survived = patience::until(format!("step {last} or the end"), || {
-            if farm.node.has_ended() {
-                return Some(false);
-            }
-            unless_it_dies(|| done(&farm)).filter(|done| *done)
-        });
-        let steps = steps_in(&farm.node.log()[before..]);
+        let (farm, death) = die_after(self.farm.take().unwrap(), last, ask, done);
         self.farm = Some(farm);
-        self.restart();
-        Death { steps, survived }
+        death
     }
 
     /// What the guest has written to both disks. All of it is there, and was whenever the guest looked.
@@ -360,19 +340,9 @@ fn odd(farm: &Farm, uid: &str, layers: Option<usize>) -> Vec<String> {
     odd
 }
 
-/// Which steps to die after.
-#[derive(Clone, Copy)]
-enum Which {
-    /// Every single one.
-    All,
-    /// One of each kind that is named: what is done to one disk and then to the other is died after once, and starting
-    /// a QEMU that is no machine's has its steps in common with starting any.
-    EachKind,
-}
-
 /// Does it again and again with a death after another step of those that it takes. These are among them whatever is done at
 /// once: the order, and so the numbers, are not always the same.
-fn after_steps(
+fn after_these_steps(
     which: Which,
     story: &mut Story,
     steps: &[&str],
@@ -395,40 +365,6 @@ fn after_steps(
             assert!(!death.survived, "nobody took the step {step}, only {:?}", death.steps);
         }
     }
-}
-
-/// Starts a node again so that it can be told to die, and kills it before if it is not dead.
-pub(super) fn restart_mortal(mut farm: Farm) -> Farm {
-    if !farm.node.has_ended() {
-        farm.node.kill();
-    }
-    let mut arguments: Vec<String> = farm.arguments().map(str::to_owned).to_vec();
-    let network = arguments[1].clone();
-    let place = farm.node.into_place();
-    // What the last one was not told any more is not for the next.
-    _ = fs::remove_file(order(&place.0));
-    arguments.extend(["--die-as-told-in".to_owned(), order(&place.0).display().to_string()]);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let node = Node::start_mortal(&place, &arguments).expect("a node that died starts again");
-    Farm::with_node(node, &network)
-}
-
-/// From here on, the node dies after so many steps, or after the first of this name.
-pub(super) fn tell_to_die(farm: &Farm, last: &str) {
-    let order = order(farm.node.data_dir().parent().unwrap());
-    fs::write(order.with_extension("new"), last).unwrap();
-    fs::rename(order.with_extension("new"), &order).unwrap();
-}
-
-/// The steps that a log tells of.
-pub(super) fn steps_in(log: &str) -> Vec<String> {
-    let taken = log.lines().filter(|line| line.contains("took a step"));
-    taken.filter_map(|line| Some(line.split("step=").nth(1)?.trim().to_owned())).collect()
-}
-
-/// The file in which a node on this directory is told when to die.
-fn order(directory: &Path) -> PathBuf {
-    directory.join("die-after")
 }
 
 pub(super) fn back_up(farm: &Farm, name: &str) {
@@ -570,10 +506,10 @@ const RESTORING: [&str; 6] = [
 
 fn live_through(which: Which, uuid: &'static str) {
     let Some(mut story) = Story::begin(uuid) else { return };
-    after_steps(which, &mut story, &BACKING_UP, Story::backs_up);
-    after_steps(which, &mut story, &DELETING, Story::deletes_in_the_middle);
-    after_steps(which, &mut story, &COPYING, Story::copies);
-    after_steps(which, &mut story, &RESTORING, Story::restores);
+    after_these_steps(which, &mut story, &BACKING_UP, Story::backs_up);
+    after_these_steps(which, &mut story, &DELETING, Story::deletes_in_the_middle);
+    after_these_steps(which, &mut story, &COPYING, Story::copies);
+    after_these_steps(which, &mut story, &RESTORING, Story::restores);
     story.ends();
 }
 

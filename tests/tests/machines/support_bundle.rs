@@ -9,6 +9,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sheaf_tests::{
+    addresses,
     http::Credentials,
     machines::{Farm, MACHINES, SECRETS, machine},
     node::{self, Node},
@@ -141,7 +142,7 @@ fn texts(value: &Value) -> Vec<String> {
 
 #[test]
 fn a_bundle_has_everything_by_name_and_no_secret_in_any_form() {
-    let network = format!("10.{}.77.0/24", 64 + std::process::id() % 128);
+    let network = addresses::next_network();
     // What is logged is most at this level.
     let node = Node::start_with(&["--vm-cidr", &network, "--audit-level", "RequestResponse"]);
     let farm = Farm::with_node(node, &network);
