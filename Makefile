@@ -3,13 +3,14 @@
 #
 #   CI=true or SHEAF_CACHE=DIR   keep build artefacts outside the checkout
 #   DATA_DIR=DIR                 where `make run` keeps its data (default ./data)
+#   SOAK=2h                      how long `make soak` goes on (default: each test once)
 #   ARGS="..."                   more arguments for `sheaf up` in `make run`
 
 DATA_DIR ?= $(CURDIR)/data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-peer build screenshots bench bench-peer lint soak clean
+.PHONY: help run test test-quick test-peer build screenshots bench bench-peer lint soak clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +22,10 @@ run: build ## Build Sheaf, start it here on one node, and a virtual machine on i
 test: ## Check everything a change must pass: lints, unit, conformance and end-to-end tests
 	@scripts/install-packages build test
 	@scripts/with-cache scripts/test
+
+test-quick: ## Check most of it in minutes, while you work: lints, unit and conformance tests, one virtual machine
+	@scripts/install-packages build test
+	@scripts/with-cache scripts/test --quick
 
 test-peer: ## Ask the original API server, built here, what the tests ask Sheaf (the first time takes long)
 	@scripts/install-packages build test
@@ -42,11 +47,11 @@ bench-peer: build ## Measure the original API server and Sheaf side by side; the
 	@scripts/install-packages build test
 	@SHEAF_BIN="$(CURDIR)/target/release/sheaf" scripts/with-cache scripts/bench-peer
 
-lint: ## Check formatting, lints and, with cargo-deny, the dependencies' licences
+lint: ## Check formatting, lints and the dependencies' licences
 	@scripts/install-packages build
 	@scripts/with-cache scripts/lint
 
-soak: ## Run the long tests: many seeds, every fault (hours)
+soak: ## Run the long tests: many seeds, every fault, for hours (SOAK=2h)
 	@scripts/install-packages build test
 	@scripts/with-cache scripts/soak
 

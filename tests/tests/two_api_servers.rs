@@ -10,10 +10,19 @@ use sheaf_tests::node::Node;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const THREADS: usize = 20;
-const ROUNDS: usize = 500;
 
 #[test]
-fn ten_thousand_writes_through_one_are_read_through_the_other() {
+fn a_thousand_writes_through_one_are_read_through_the_other() {
+    write_through_one_and_read_through_the_other(50);
+}
+
+#[test]
+#[ignore = "takes minutes: make soak runs it"]
+fn soak_ten_thousand_writes_through_one_are_read_through_the_other() {
+    write_through_one_and_read_through_the_other(500);
+}
+
+fn write_through_one_and_read_through_the_other(rounds: usize) {
     let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let etcd = runtime
@@ -31,7 +40,7 @@ fn ten_thousand_writes_through_one_are_read_through_the_other() {
                 let mut read = other.admin().connect(other);
                 let path = format!("{MAPS}/m{writer}");
                 write.post(MAPS, &json!({"metadata": {"name": format!("m{writer}")}})).object();
-                for round in 0..ROUNDS {
+                for round in 0..rounds {
                     let patch = json!({"data": {"round": round.to_string()}}).to_string();
                     let written = write.patch(&path, "merge", &patch).object();
                     let seen = read.get(&path).object();

@@ -3,6 +3,7 @@
 //! - [`manifests`]: which room may enter which.
 //! - [`wording`]: what the code may say, and where.
 //! - [`layout`]: how files are named, begun and bounded.
+//! - [`slow_tests`]: which tests may take long, and why.
 //!
 //! A rule is a function from the tree to its violations. Each has a test that the
 //! tree obeys it and a test that a planted violation is found: a rule that can no
@@ -13,6 +14,7 @@
 
 mod layout;
 mod manifests;
+mod slow_tests;
 mod source;
 mod violation;
 mod wording;
