@@ -193,9 +193,15 @@ impl Farm {
 
     /// The interfaces on this node's bridge.
     pub fn taps(&self) -> Vec<String> {
+        self.links().iter().map(|link| format!("tap {}", link["ifname"].as_str().unwrap())).collect()
+    }
+
+    /// The same as `ip` describes them. Not from /sys: what that shows is the network namespace in which it was mounted, and not
+    /// the one that this process is in.
+    pub fn links(&self) -> Vec<Value> {
         let Some(bridge) = self.bridge() else { return Vec::new() };
-        let ports = fs::read_dir(format!("/sys/class/net/{bridge}/brif")).into_iter().flatten().flatten();
-        ports.map(|port| format!("tap {}", port.file_name().to_string_lossy())).collect()
+        let links = output("ip", &["-json", "link", "show", "master", &bridge]);
+        serde_json::from_str(&links).unwrap_or_default()
     }
 
     /// The bridge of this node, which is the one that has the gateway's address.

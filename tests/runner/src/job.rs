@@ -65,9 +65,11 @@ pub struct Context {
     pub isolation: Isolation,
     /// Where each client was built, or why it was not.
     pub clients: BTreeMap<String, Result<String, String>>,
+    /// How often a soak has run everything before.
+    pub round: usize,
 }
 
-pub fn run(job: &Job, context: &Context, round: usize) -> JobResult {
+pub fn run(job: &Job, context: &Context) -> JobResult {
     let began = Instant::now();
     let mut result = JobResult {
         job: job.name.clone(),
@@ -78,8 +80,8 @@ pub fn run(job: &Job, context: &Context, round: usize) -> JobResult {
         trouble: None,
     };
     match &job.what {
-        What::Tests { executable, suite, arguments } => {
-            run_tests(executable, suite.as_ref(), arguments, context, round, &mut result);
+        What::Tests { executable, suite, arguments, every_step } => {
+            run_tests(executable, suite.as_ref(), arguments, *every_step, context, &mut result);
         }
         What::Command(command) => run_command(command, &context.root, &mut result),
     }
@@ -111,8 +113,8 @@ fn run_tests(
     executable: &Executable,
     suite: Option<&Suite>,
     arguments: &[String],
+    every_step: bool,
     context: &Context,
-    round: usize,
     result: &mut JobResult,
 ) {
     let mut command = context.isolation.command(&executable.path);
@@ -136,11 +138,14 @@ fn run_tests(
         .current_dir(&executable.directory)
         .env("RUSTC_BOOTSTRAP", "1")
         // Tests that draw from seeds take others in each round.
-        .env("SHEAF_SOAK_ROUND", round.to_string())
+        .env("SHEAF_SOAK_ROUND", context.round.to_string())
         .env("CARGO_MANIFEST_DIR", &executable.directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if every_step {
+        command.env("SHEAF_EVERY_STEP", "1");
+    }
     if let Some(threads) = suite.and_then(|suite| suite.threads) {
         command.args(["--test-threads", &threads.to_string()]);
     }
@@ -173,6 +178,7 @@ fn read_events(mut child: Child, result: &mut JobResult) {
     let mut other = Vec::new();
     let mut has_summary = false;
     let mut last_event = Instant::now();
+    let mut ended = None;
     let status = loop {
         match lines.recv_timeout(Duration::from_millis(200)) {
             Ok(Line::Out(line)) => match serde_json::from_str::<Value>(&line) {
@@ -185,9 +191,11 @@ fn read_events(mut child: Child, result: &mut JobResult) {
             },
             Ok(Line::Error(line)) => other.push(line),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                if let Ok(Some(status)) = child.try_wait() {
-                    break Some(status);
+                // The last lines of a process that ended may still be on their way, so it is listened to once more.
+                if ended.is_some() {
+                    break ended;
                 }
+                ended = child.try_wait().unwrap_or_default();
                 if last_event.elapsed() > STALLED {
                     // It may have ended just now.
                     _ = child.kill();

@@ -110,18 +110,19 @@ fn run(arguments: Arguments) -> Result<bool, String> {
     if isolation == Isolation::None {
         println!("Network namespaces cannot be made here: all tests share the host's network.");
     }
-    let context = Context { root, isolation, clients };
+    let mut context = Context { root, isolation, clients, round: 0 };
     let load = load::Load::watch();
     let jobs = plan.jobs(arguments.scope, executables, &arguments.only)?;
     let mut slowdowns = Vec::new();
     let mut covered = Coverage::default();
     let began = Instant::now();
     let results = loop {
-        let results = slots::run_all(&plan.slots, jobs.clone(), &context, covered.rounds, |result| {
+        let results = slots::run_all(&plan.slots, jobs.clone(), &context, |result| {
             slowdowns.push((result.job.clone(), load.slowdown_since(result.began)));
             print!("{}", report::job_line(result));
         });
         covered.add(&results);
+        context.round = covered.rounds;
         let has_failed = results.iter().any(JobResult::has_failed);
         if has_failed || began.elapsed() >= arguments.soak_for {
             break results;

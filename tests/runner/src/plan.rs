@@ -44,6 +44,9 @@ pub struct Suite {
     /// Tests that only `make soak` runs, by a part of their names. Those with `soak` in their names need not be named.
     #[serde(default)]
     pub soak: Vec<String>,
+    /// In a soak, all tests of it run, and those that interrupt something do so at every single step.
+    #[serde(default)]
+    pub every_step: bool,
     /// The tests of it that `make test-quick` runs, by a part of their names.
     #[serde(default)]
     pub quick: Vec<String>,
@@ -113,7 +116,7 @@ pub struct Job {
 
 #[derive(Clone, Debug)]
 pub enum What {
-    Tests { executable: Executable, suite: Option<Suite>, arguments: Vec<String> },
+    Tests { executable: Executable, suite: Option<Suite>, arguments: Vec<String>, every_step: bool },
     Command(CommandJob),
 }
 
@@ -164,7 +167,8 @@ impl Plan {
             let Some(arguments) = arguments(scope, &executable, suite.as_ref()) else { continue };
             let slot = suite.as_ref().map_or_else(rest, |suite| suite.slot.clone());
             let name = executable.name.clone();
-            let job = Job { name, slot, what: What::Tests { executable, suite, arguments } };
+            let every_step = scope == Scope::Soak && suite.as_ref().is_some_and(|suite| suite.every_step);
+            let job = Job { name, slot, what: What::Tests { executable, suite, arguments, every_step } };
             tests.push((row.unwrap_or(usize::MAX), job));
         }
         tests.sort_by(|left, right| (left.0, &left.1.name).cmp(&(right.0, &right.1.name)));
@@ -223,6 +227,7 @@ fn arguments(scope: Scope, executable: &Executable, suite: Option<&Suite>) -> Op
             }
             _ => return None,
         },
+        Scope::Soak if suite.is_some_and(|suite| suite.every_step) => {}
         Scope::Soak => {
             arguments.extend(["--ignored".to_owned(), "soak".to_owned()]);
             arguments.extend(long.iter().cloned());
@@ -234,7 +239,9 @@ fn arguments(scope: Scope, executable: &Executable, suite: Option<&Suite>) -> Op
 /// Builds all tests and says where they lie.
 pub fn executables(root: &Path, is_release: bool) -> Result<Vec<Executable>, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--no-run"]);
+    // All kinds of target in one go: cargo then resolves features once, and the binary that the end-to-end tests start is
+    // built from the same dependencies as the tests.
+    cargo.args(["build", "--locked", "--workspace", "--lib", "--bins", "--tests"]);
     cargo.arg("--message-format=json-render-diagnostics");
     if is_release {
         cargo.arg("--release");

@@ -16,7 +16,6 @@ pub fn run_all(
     slots: &BTreeMap<String, usize>,
     jobs: Vec<Job>,
     context: &Context,
-    round: usize,
     mut done: impl FnMut(&JobResult),
 ) -> Vec<JobResult> {
     let mut queues: BTreeMap<&str, VecDeque<Job>> = BTreeMap::new();
@@ -35,7 +34,7 @@ pub fn run_all(
                     loop {
                         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                         let Some(job) = next else { break };
-                        if send.send(job::run(&job, context, round)).is_err() {
+                        if send.send(job::run(&job, context)).is_err() {
                             break;
                         }
                     }

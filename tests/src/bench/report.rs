@@ -2,7 +2,12 @@
 
 #![allow(clippy::print_stdout, reason = "the table is for the terminal")]
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 /// What one benchmark found.
 pub struct Report {
@@ -63,7 +68,10 @@ impl Report {
         println!("\n{}", self.bars.join("\n"));
         let parts = [machine(), self.method, self.lines.join("\n"), self.bars.join("\n")];
         let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
-        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/results");
+        // Where the build cache's copy of a checkout is measured, the results are for the checkout itself.
+        let checkout = env::var_os("SHEAF_CHECKOUT").map(PathBuf::from);
+        let checkout = checkout.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+        let results = checkout.join("bench/results");
         fs::create_dir_all(&results).unwrap();
         let file = format!("{}.md", self.name);
         fs::write(results.join(&file), text + "\n").unwrap();

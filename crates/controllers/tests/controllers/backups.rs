@@ -203,25 +203,25 @@ fn cloning() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl As
 #[test]
 fn a_running_machine_is_backed_up_with_all_its_disks_at_once() {
     backing_up().arrives_and_rests();
-    backing_up().arrives_interrupted_here_and_there();
+    backing_up().arrives_however_interrupted();
 }
 
 #[test]
 fn a_machine_that_is_off_becomes_what_it_was() {
     restoring(false).arrives_and_rests();
-    restoring(false).arrives_interrupted_here_and_there();
+    restoring(false).arrives_however_interrupted();
 }
 
 #[test]
 fn another_machine_is_made_of_what_one_was() {
     restoring(true).arrives_and_rests();
-    restoring(true).arrives_interrupted_here_and_there();
+    restoring(true).arrives_however_interrupted();
 }
 
 #[test]
 fn a_clone_is_another_machine_with_copies_of_the_disks() {
     cloning().arrives_and_rests();
-    cloning().arrives_interrupted_here_and_there();
+    cloning().arrives_however_interrupted();
 }
 
 #[test]
@@ -350,13 +350,4 @@ fn volumes_of_a_machine_are_attached_where_it_is_and_nobody_else_says_so() {
         cluster.settle().await;
         assert!(kubectl.names(ATTACHMENTS).await.is_empty());
     });
-}
-
-#[test]
-#[ignore = "takes minutes: make soak runs it"]
-fn soak_backups_restores_and_clones_arrive_however_interrupted() {
-    backing_up().arrives_however_interrupted();
-    restoring(false).arrives_however_interrupted();
-    restoring(true).arrives_however_interrupted();
-    cloning().arrives_however_interrupted();
 }

@@ -151,12 +151,6 @@ fn waiting() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl As
 #[test]
 fn waiting_for_room_is_rest_and_ends_however_interrupted() {
     waiting().arrives_and_rests();
-    waiting().arrives_interrupted_here_and_there();
-}
-
-#[test]
-#[ignore = "takes minutes: make soak runs it"]
-fn soak_waiting_for_room_ends_however_interrupted() {
     waiting().arrives_however_interrupted();
 }
 

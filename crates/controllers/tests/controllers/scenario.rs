@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sheaf_testbed::{
     Cluster,
-    cut::{Cut, cut_at},
+    cut::{Cut, Line, cut_at},
     in_virtual_time,
     kubectl::Kubectl,
 };
@@ -46,35 +46,34 @@ where
         });
     }
 
-    /// The end is reached whichever write the controllers are killed at, before it or after.
+    /// The end is reached when the controllers are killed at the first write of each kind, such as the first status of an
+    /// instance: before one, after the next. With `SHEAF_EVERY_STEP` set, as in a soak: before and after every single write.
     pub fn arrives_however_interrupted(&self) {
-        for cut in [Cut::BeforeWrite, Cut::AfterWrite] {
-            let mut nth = 0;
-            while self.is_interrupted_at(nth, cut) {
-                nth += 1;
-                assert!(nth < MOST_WRITES, "there is no end to the writes");
-            }
-            assert!(nth > 0, "nothing was written, so nothing was tried");
+        const CUTS: [Cut; 2] = [Cut::BeforeWrite, Cut::AfterWrite];
+        if std::env::var_os("SHEAF_EVERY_STEP").is_some() {
+            return CUTS.into_iter().for_each(|cut| self.arrives_whichever_write_is_interrupted(cut));
+        }
+        let (was_cut, line) = self.is_interrupted_at(usize::MAX, Cut::BeforeWrite);
+        assert!(!was_cut && line.writes() > 0, "nothing was written, so nothing was tried");
+        for (nth, cut) in line.first_of_each_kind().into_iter().zip(CUTS.into_iter().cycle()) {
+            assert!(
+                self.is_interrupted_at(nth, cut).0,
+                "write {nth} did not come again, although the seed is the same"
+            );
         }
     }
 
-    /// The same at every few writes, before one and after the next, for stories that are long to tell. Each of them
-    /// is told whole in a test of its own that is long too.
-    pub fn arrives_interrupted_here_and_there(&self) {
-        const APART: usize = 7;
-        let mut cuts = [Cut::BeforeWrite, Cut::AfterWrite].into_iter().cycle();
-        let mut nth = 1;
-        while let Some(cut) = cuts.next()
-            && self.is_interrupted_at(nth, cut)
-        {
-            nth += APART;
+    fn arrives_whichever_write_is_interrupted(&self, cut: Cut) {
+        let mut nth = 0;
+        while self.is_interrupted_at(nth, cut).0 {
+            nth += 1;
             assert!(nth < MOST_WRITES, "there is no end to the writes");
         }
-        assert!(nth > 1, "nothing was written, so nothing was tried");
+        assert!(nth > 0, "nothing was written, so nothing was tried");
     }
 
-    /// Whether there was such a write to be interrupted at.
-    fn is_interrupted_at(&self, nth: usize, cut: Cut) -> bool {
+    /// Whether there was such a write to be interrupted at, and the line that it went over.
+    fn is_interrupted_at(&self, nth: usize, cut: Cut) -> (bool, Line) {
         in_virtual_time(async {
             let cluster = self.begin().await;
             let (client, line) =
@@ -90,7 +89,7 @@ where
             cluster.settle().await;
             (self.ends)(&Kubectl(cluster.client())).await;
             controllers.stop().await;
-            was_cut
+            (was_cut, line)
         })
     }
 

@@ -58,7 +58,7 @@ fn backing_up() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl
 #[test]
 fn a_quota_says_what_snapshots_take() {
     backing_up().arrives_and_rests();
-    backing_up().arrives_interrupted_here_and_there();
+    backing_up().arrives_however_interrupted();
 }
 
 #[test]

@@ -169,19 +169,19 @@ fn copying() -> Scenario<impl AsyncFn(&Kubectl), impl AsyncFn(&Kubectl), impl As
 #[test]
 fn two_snapshots_of_one_claim_are_taken_at_once() {
     taking().arrives_and_rests();
-    taking().arrives_interrupted_here_and_there();
+    taking().arrives_however_interrupted();
 }
 
 #[test]
 fn snapshots_go_with_their_bytes_or_leave_them_as_their_class_says() {
     going().arrives_and_rests();
-    going().arrives_interrupted_here_and_there();
+    going().arrives_however_interrupted();
 }
 
 #[test]
 fn copies_are_made_although_what_they_copy_is_told_to_go() {
     copying().arrives_and_rests();
-    copying().arrives_interrupted_here_and_there();
+    copying().arrives_however_interrupted();
 }
 
 #[test]
@@ -364,12 +364,4 @@ fn what_cannot_be_copied_or_backed_up_says_so() {
         let foreign = claim("foreign", json!({"apiGroup": "a.b", "kind": "Populator", "name": "p"}));
         assert_eq!(kubectl.try_it(Method::POST, CLAIMS, Some(&foreign)).await.0, 422);
     });
-}
-
-#[test]
-#[ignore = "takes minutes: make soak runs it"]
-fn soak_snapshots_and_copies_arrive_however_interrupted() {
-    taking().arrives_however_interrupted();
-    going().arrives_however_interrupted();
-    copying().arrives_however_interrupted();
 }

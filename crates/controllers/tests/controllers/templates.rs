@@ -180,7 +180,7 @@ fn a_template_is_made_of_a_machine_with_its_secrets() {
 #[test]
 fn a_template_is_made_of_a_machine_with_what_is_on_its_disks() {
     making(true).arrives_and_rests();
-    making(true).arrives_interrupted_here_and_there();
+    making(true).arrives_however_interrupted();
 }
 
 #[test]
