@@ -1,8 +1,8 @@
 //! Dies after a chosen step, for tests that look what the next start makes of it.
 //!
 //! Every single thing done to the host is a step: the hypervisor's, the network's, the storage's and the agent's
-//! own. They are counted together, from the start of the process or from when a file says after how many it is to die, or
-//! after the first of which kind; the one that was chosen is its last.
+//! own. They are counted together, from the start of the process or from when a file says which is to be the last: a number, a
+//! kind (`WriteStatus`), or the first whose kind is not listed (`except WriteStatus SwapRules`).
 
 use std::{
     fmt::Debug,
@@ -22,6 +22,28 @@ pub struct Deaths(Option<Arc<Mutex<Count>>>);
 enum Last {
     Number(u64),
     FirstOf(String),
+    FirstExcept(Vec<String>),
+}
+
+impl Last {
+    fn parse(text: &str) -> Last {
+        let text = text.trim();
+        if let Ok(number) = text.parse() {
+            return Last::Number(number);
+        }
+        match text.strip_prefix("except") {
+            Some(kinds) => Last::FirstExcept(kinds.split_whitespace().map(str::to_owned).collect()),
+            None => Last::FirstOf(text.to_owned()),
+        }
+    }
+
+    fn is(&self, number: u64, kind: &str) -> bool {
+        match self {
+            Last::Number(last) => number == *last,
+            Last::FirstOf(last) => kind == last,
+            Last::FirstExcept(others) => !others.iter().any(|other| other == kind),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -38,10 +60,7 @@ impl Count {
         if let Some(file) = &self.told_in
             && self.last.is_none()
         {
-            self.last = fs::read_to_string(file).ok().map(|last| match last.trim().parse() {
-                Ok(number) => Last::Number(number),
-                Err(_) => Last::FirstOf(last.trim().to_owned()),
-            });
+            self.last = fs::read_to_string(file).ok().map(|text| Last::parse(&text));
             if self.last.is_some() {
                 // Whoever comes next is not told the same.
                 _ = fs::remove_file(file);
@@ -50,10 +69,7 @@ impl Count {
         let Some(last) = &self.last else { return false };
         self.taken += 1;
         tracing::info!(taken = self.taken, ?step, "took a step");
-        match last {
-            Last::Number(number) => self.taken == *number,
-            Last::FirstOf(kind) => format!("{step:?}") == *kind,
-        }
+        last.is(self.taken, &format!("{step:?}"))
     }
 }
 
@@ -75,5 +91,19 @@ impl Deaths {
                 _ = kill_process(getpid(), Signal::KILL);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_step_is_a_number_a_kind_or_the_first_of_another_kind() {
+        assert!(Last::parse("3\n").is(3, "Any") && !Last::parse("3").is(2, "Any"));
+        assert!(Last::parse("WriteNote").is(1, "WriteNote") && !Last::parse("WriteNote").is(1, "Other"));
+        let except = Last::parse("except WriteNote SwapRules");
+        assert!(except.is(1, "Other") && !except.is(1, "SwapRules"));
+        assert!(Last::parse("except ").is(1, "Any"), "the first of all");
     }
 }

@@ -16,6 +16,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    board::Board,
     isolation::Isolation,
     plan::{CommandJob, Executable, Job, Suite, What},
 };
@@ -67,6 +68,7 @@ pub struct Context {
     pub clients: BTreeMap<String, Result<String, String>>,
     /// How often a soak has run everything before.
     pub round: usize,
+    pub board: Board,
 }
 
 pub fn run(job: &Job, context: &Context) -> JobResult {
@@ -83,8 +85,12 @@ pub fn run(job: &Job, context: &Context) -> JobResult {
         What::Tests { executable, suite, arguments, every_step } => {
             run_tests(executable, suite.as_ref(), arguments, *every_step, context, &mut result);
         }
-        What::Command(command) => run_command(command, &context.root, &mut result),
+        What::Command(command) => {
+            context.board.set(&job.name, 0, &BTreeMap::new());
+            run_command(command, &context.root, &mut result);
+        }
     }
+    context.board.remove(&job.name);
     result.took = began.elapsed();
     result
 }
@@ -150,7 +156,7 @@ fn run_tests(
         command.args(["--test-threads", &threads.to_string()]);
     }
     match command.spawn() {
-        Ok(child) => read_events(child, result),
+        Ok(child) => read_events(child, &context.board, result),
         Err(error) => result.trouble = Some(format!("cannot run {}: {error}", executable.path.display())),
     }
 }
@@ -160,7 +166,7 @@ enum Line {
     Error(String),
 }
 
-fn read_events(mut child: Child, result: &mut JobResult) {
+fn read_events(mut child: Child, board: &Board, result: &mut JobResult) {
     let (send, lines) = channel();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let to_out = send.clone();
@@ -180,6 +186,7 @@ fn read_events(mut child: Child, result: &mut JobResult) {
     let mut last_event = Instant::now();
     let mut ended = None;
     let status = loop {
+        board.set(&result.job, result.tests.len(), &running);
         match lines.recv_timeout(Duration::from_millis(200)) {
             Ok(Line::Out(line)) => match serde_json::from_str::<Value>(&line) {
                 Ok(event) if event["type"] == "test" => {

@@ -9,6 +9,7 @@
 
 #![allow(clippy::print_stdout, reason = "this is a command line program")]
 
+mod board;
 mod coverage;
 mod isolation;
 mod job;
@@ -26,6 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use board::Board;
 use coverage::Coverage;
 use isolation::Isolation;
 use job::{Context, JobResult};
@@ -110,7 +112,7 @@ fn run(arguments: Arguments) -> Result<bool, String> {
     if isolation == Isolation::None {
         println!("Network namespaces cannot be made here: all tests share the host's network.");
     }
-    let mut context = Context { root, isolation, clients, round: 0 };
+    let mut context = Context { root, isolation, clients, round: 0, board: Board::default() };
     let load = load::Load::watch();
     let jobs = plan.jobs(arguments.scope, executables, &arguments.only)?;
     let mut slowdowns = Vec::new();

@@ -2,14 +2,21 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, PoisonError, mpsc::channel},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
+    time::Duration,
 };
 
 use crate::{
     job::{self, Context, JobResult},
     plan::Job,
 };
+
+/// When no job ended for so long, what runs is told.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs all jobs; `done` is called with each result as it comes.
 pub fn run_all(
@@ -43,10 +50,15 @@ pub fn run_all(
         }
         drop(send);
         let mut all = Vec::new();
-        for result in results {
-            done(&result);
-            all.push(result);
+        loop {
+            match results.recv_timeout(TELL_EVERY) {
+                Ok(result) => {
+                    done(&result);
+                    all.push(result);
+                }
+                Err(RecvTimeoutError::Timeout) => print!("{}", context.board.told()),
+                Err(RecvTimeoutError::Disconnected) => break all,
+            }
         }
-        all
     })
 }
