@@ -332,10 +332,10 @@ impl Serial {
         writeln!(self.stream, "{line}").unwrap();
     }
 
-    /// Reads until `text` came by; answers everything before it.
+    /// Reads until `text` came by; answers everything before it. Gives up on a guest that says nothing for too long.
     #[track_caller]
     pub fn hears(&mut self, text: &str) -> String {
-        let began = Instant::now();
+        let mut last_heard = Instant::now();
         loop {
             if let Some(at) = self.heard.find(text) {
                 let before = self.heard[..at].to_owned();
@@ -343,12 +343,15 @@ impl Serial {
                 return before;
             }
             assert!(
-                began.elapsed() < patience::TOO_LONG_FOR_A_GUEST,
+                last_heard.elapsed() < patience::TOO_LONG_FOR_A_GUEST,
                 "never heard {text:?}, but {:?}",
                 self.heard
             );
             let mut piece = [0; 4096];
             if let Ok(length) = self.stream.read(&mut piece) {
+                if length > 0 {
+                    last_heard = Instant::now();
+                }
                 self.heard += &String::from_utf8_lossy(&piece[..length]);
             }
         }

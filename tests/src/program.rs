@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::PathBuf,
     process::{Child, ChildStdin, Command, Output, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
@@ -262,10 +262,16 @@ impl Conversation {
                 let heard = std::mem::replace(&mut self.unread, rest);
                 return String::from_utf8_lossy(&heard).into_owned();
             }
-            let Ok(bytes) = self.heard.recv_timeout(patience.saturating_sub(began.elapsed())) else {
-                panic!("{} never said {text:?}, but {}", self.name, String::from_utf8_lossy(&self.unread));
-            };
-            self.unread.extend(bytes);
+            match self.heard.recv_timeout(patience.saturating_sub(began.elapsed())) {
+                Ok(bytes) => self.unread.extend(bytes),
+                Err(why) => {
+                    let how = match why {
+                        RecvTimeoutError::Timeout => "has not said",
+                        RecvTimeoutError::Disconnected => "ended before it said",
+                    };
+                    panic!("{} {how} {text:?}, but {}", self.name, String::from_utf8_lossy(&self.unread));
+                }
+            }
         }
     }
 

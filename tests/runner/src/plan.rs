@@ -57,12 +57,9 @@ pub struct Suite {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CommandJob {
     pub name: String,
-    #[serde(default = "rest")]
+    #[serde(default = "lint")]
     pub slot: String,
     pub run: Vec<String>,
-    /// Run before the test executables of its slot, not after them.
-    #[serde(default)]
-    pub first: bool,
     /// Run by `make test-quick`, too.
     #[serde(default)]
     pub quick: bool,
@@ -81,6 +78,10 @@ pub struct SlowTest {
 
 fn rest() -> String {
     "rest".to_owned()
+}
+
+fn lint() -> String {
+    "lint".to_owned()
 }
 
 /// Which tests are asked for.
@@ -172,30 +173,27 @@ impl Plan {
             tests.push((row.unwrap_or(usize::MAX), job));
         }
         tests.sort_by(|left, right| (left.0, &left.1.name).cmp(&(right.0, &right.1.name)));
-        let commands = |first: bool| {
-            let asked = move |command: &&CommandJob| {
-                command.first == first
-                    && match scope {
-                        Scope::All => true,
-                        Scope::Quick => command.quick,
-                        Scope::Soak => false,
-                    }
-            };
-            self.commands.iter().filter(asked).map(|command| Job {
-                name: command.name.clone(),
-                slot: command.slot.clone(),
-                what: What::Command(command.clone()),
-            })
+        let is_in_scope = |command: &&CommandJob| match scope {
+            Scope::All => true,
+            Scope::Quick => command.quick,
+            Scope::Soak => false,
         };
-        let jobs = commands(true).chain(tests.into_iter().map(|(_, job)| job)).chain(commands(false));
+        let commands = self.commands.iter().filter(is_in_scope).map(|command| Job {
+            name: command.name.clone(),
+            slot: command.slot.clone(),
+            what: What::Command(command.clone()),
+        });
+        let jobs = commands.chain(tests.into_iter().map(|(_, job)| job));
         let is_asked = |job: &Job| only.is_empty() || only.iter().any(|part| job.name.contains(part));
         Ok(jobs.filter(is_asked).collect())
     }
 }
 
 impl Suite {
+    /// Only the end-to-end tests have clients.
     fn is_asked_for(&self, only: &[String]) -> bool {
-        only.is_empty() || only.iter().any(|part| self.name.contains(part))
+        let job = format!("tests::{}", self.name);
+        only.is_empty() || only.iter().any(|part| job.contains(part))
     }
 
     fn is_for(&self, executable: &Executable) -> bool {

@@ -198,8 +198,9 @@ fn without_the_right_to_make_taps_a_guest_gets_an_address_and_a_port_is_forwarde
     assert!(lease.contains(&address), "{address} is not in {lease}");
     serial.runs(&format!("ip addr add {address}/24 dev eth0"));
     serial.runs("(while :; do echo answer-from-inside | nc -l -p 7; done) </dev/null >/dev/null 2>&1 &");
-    serial.runs("until netstat -ltn | grep -q ':7 '; do sleep 0.2; done");
     for _ in 0..2 {
+        // It takes one connection and is then started again.
+        serial.runs("until netstat -ltn | grep -q ':7 '; do sleep 0.2; done");
         let mut through = virtctl.converse(&["port-forward", "--stdio=true", "vm/behind", "7"]);
         through.hears("answer-from-inside");
     }
