@@ -1,6 +1,6 @@
 //! At a terminal: questions before something is lost, tables that fit, colours.
 
-use sheaf_tests::terminal::Terminal;
+use sheaf_tests::{patience::until, terminal::Terminal};
 
 use crate::person::Person;
 
@@ -16,7 +16,10 @@ fn whoever_says_no_loses_nothing() {
         terminal.types(answer.as_bytes());
         assert_eq!(child.wait().unwrap().code(), Some(code), "{answer:?}");
     }
-    assert!(anna.says(&["volume", "list"]).starts_with("there is no volume"));
+    // It is told to go when the command ends, and goes when its claim is let go of.
+    until("the volume to be gone", || {
+        anna.says(&["volume", "list"]).starts_with("there is no volume").then_some(())
+    });
 }
 
 #[test]
