@@ -217,6 +217,7 @@ fn read_events(mut child: Child, board: &Board, result: &mut JobResult) {
             Some(status) => format!("the test process ended within this test: {status}"),
             None => format!("nothing ended or began for {} s", STALLED.as_secs()),
         };
+        let name = format!("{}::{name}", result.job);
         result.tests.push(TestResult { name, took: since.elapsed(), outcome: Outcome::Failed(told) });
     }
     let succeeded = status.is_some_and(|status| status.success());

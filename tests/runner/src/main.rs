@@ -99,7 +99,7 @@ fn run(arguments: Arguments) -> Result<bool, String> {
     let clients = plan.clients(arguments.scope, &arguments.only);
     let (executables, clients) = thread::scope(|scope| {
         let clients = scope.spawn(|| {
-            preparation::build_guests(&root, &plan.guests);
+            preparation::build_guests(&root, plan.guests(arguments.scope));
             preparation::build_clients(&root, clients)
         });
         let executables = plan::executables(&root, arguments.is_release);

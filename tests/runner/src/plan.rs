@@ -14,10 +14,12 @@ use serde_json::Value;
 
 /// `plan.toml` as it is written.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
     /// The guests that tests boot, each built by `scripts/build-GUEST`.
-    pub guests: Vec<String>,
+    guests: Vec<String>,
+    /// Those that only `make soak` boots.
+    soak_guests: Vec<String>,
     /// How many jobs of a slot run at the same time.
     pub slots: BTreeMap<String, usize>,
     #[serde(default, rename = "suite")]
@@ -133,10 +135,17 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The guests that tests of a scope boot.
+    pub fn guests(&self, scope: Scope) -> impl Iterator<Item = &String> {
+        let of_soak = self.soak_guests.iter().filter(move |_| scope == Scope::Soak);
+        self.guests.iter().chain(of_soak)
+    }
+
     /// The clients whose tests are asked for.
     pub fn clients(&self, scope: Scope, only: &[String]) -> BTreeSet<String> {
         let is_asked_for = |suite: &&Suite| {
-            suite.is_asked_for(only)
+            // Only the end-to-end tests have clients.
+            is_asked_for(&format!("tests::{}", suite.name), only)
                 && match scope {
                     Scope::All => true,
                     Scope::Quick => !suite.quick.is_empty(),
@@ -184,22 +193,20 @@ impl Plan {
             what: What::Command(command.clone()),
         });
         let jobs = commands.chain(tests.into_iter().map(|(_, job)| job));
-        let is_asked = |job: &Job| only.is_empty() || only.iter().any(|part| job.name.contains(part));
-        Ok(jobs.filter(is_asked).collect())
+        Ok(jobs.filter(|job| is_asked_for(&job.name, only)).collect())
     }
 }
 
 impl Suite {
-    /// Only the end-to-end tests have clients.
-    fn is_asked_for(&self, only: &[String]) -> bool {
-        let job = format!("tests::{}", self.name);
-        only.is_empty() || only.iter().any(|part| job.contains(part))
-    }
-
     fn is_for(&self, executable: &Executable) -> bool {
         let target = executable.name.rsplit("::").next().unwrap_or_default();
         self.name == executable.name || (!executable.is_unit && self.name == target)
     }
+}
+
+/// Whether a job is among those that were asked for, by parts of their names. All are, if none was named.
+fn is_asked_for(job: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|part| job.contains(part))
 }
 
 /// What a test executable is told to run; none if nothing of it is asked for.

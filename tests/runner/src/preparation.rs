@@ -15,7 +15,7 @@ pub fn build_clients(root: &Path, clients: BTreeSet<String>) -> BTreeMap<String,
 }
 
 /// Builds the guests. One that cannot be built is left out by the tests that boot it, which say so.
-pub fn build_guests(root: &Path, guests: &[String]) {
+pub fn build_guests<'a>(root: &Path, guests: impl Iterator<Item = &'a String>) {
     for guest in guests {
         if let Err(why) = build(root, &format!("build-{guest}")) {
             eprintln!("{why}");

@@ -70,7 +70,7 @@ pub fn job_line(result: &JobResult) -> String {
     text
 }
 
-/// The times at the end: stages, jobs, and the slowest tests.
+/// The times at the end: stages, and the slowest tests.
 pub fn times(stages: &[Stage], results: &[JobResult]) -> String {
     let mut text = String::from("\nStages\n");
     for stage in stages {
