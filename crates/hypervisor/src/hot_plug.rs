@@ -165,16 +165,20 @@ impl Hypervisor {
     ) -> Result<bool, HypervisorError> {
         let failed = |source| HypervisorError::Monitor { machine: id.clone(), source };
         let device = disk_device::device_id(drive);
-        monitor.open_tray(&device, force).await.map_err(failed)?;
-        self.after(Step::TrayOpened);
-        match monitor.remove_medium(&device).await {
-            Ok(()) => {
-                self.after(Step::MediumRemoved);
-                Ok(true)
+        let mut tries = 0;
+        loop {
+            monitor.open_tray(&device, force).await.map_err(failed)?;
+            self.after(Step::TrayOpened);
+            match monitor.remove_medium(&device).await {
+                Ok(()) => break,
+                Err(why) if is_tray_closed(&why) && !force => return Ok(false),
+                Err(why) if is_tray_closed(&why) && tries < TRAY_TRIES => tries += 1,
+                Err(source) => return Err(failed(source)),
             }
-            Err(QmpError::Refused { desc, .. }) if !force && desc.contains("not open") => Ok(false),
-            Err(source) => Err(failed(source)),
         }
+        self.after(Step::MediumRemoved);
+        reopen_tray(monitor, &device).await.map_err(failed)?;
+        Ok(true)
     }
 
     /// Puts a disc into an empty drive.
@@ -200,14 +204,12 @@ impl Hypervisor {
             monitor.open_tray(&device, true).await.map_err(failed)?;
             self.after(Step::TrayOpened);
             match monitor.insert_medium(&device, &node).await {
-                // A guest that looks at its drives just now may have shut it again.
-                Err(QmpError::Refused { desc, .. }) if desc.contains("not open") && tries < TRAY_TRIES => {
-                    tries += 1
-                }
+                Err(why) if is_tray_closed(&why) && tries < TRAY_TRIES => tries += 1,
                 inserted => break inserted.map_err(failed)?,
             }
         }
         self.after(Step::MediumInserted);
+        reopen_tray(monitor, &device).await.map_err(failed)?;
         self.close_tray(id, monitor, disc).await
     }
 
@@ -309,6 +311,20 @@ impl Hypervisor {
         self.after(Step::BackendRemoved);
         Ok(())
     }
+}
+
+/// A guest that looks at its drives shut the tray just after it was opened, or holds it.
+fn is_tray_closed(why: &QmpError) -> bool {
+    matches!(why, QmpError::Refused { desc, .. } if desc.contains("not open"))
+}
+
+/// Has a drive look at what is in it now, with its tray open or, where the guest is quick, closed.
+///
+/// A guest that looks at its drives shuts an open tray by itself. QEMU then leaves the drive with what it knew of the disc before,
+/// so an IDE drive never finds the new one. It looks again when a closed tray is opened from outside.
+async fn reopen_tray(monitor: &Monitor, device: &str) -> Result<(), QmpError> {
+    monitor.close_tray(device).await?;
+    monitor.open_tray(device, true).await
 }
 
 /// How many processors are there, and the devices of those that could be, in the order of their sockets.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sheaf_hypervisor::{
-    Descriptors, Hypervisor, HypervisorConfig, Launcher, MachineId, Monitor,
+    Descriptors, Hypervisor, HypervisorConfig, Launcher, MachineId, Monitor, Step,
     command_line::{disk_device_id, nic_device_id},
     machine::{Backend, Bus, Disk, DiskKind, Nic, NicModel},
     qmp::PluggedDisk,
@@ -82,10 +82,11 @@ async fn a_guest_finds_a_disk_by_the_name_of_its_claim_and_again_with_what_it_wr
 }
 
 #[tokio::test]
-async fn a_guest_is_given_and_gives_back_a_virtio_disk_and_a_nic_and_sees_a_disk_grow() {
+async fn a_guest_is_given_and_gives_back_a_virtio_disk_and_a_nic_and_sees_a_disk_grow_and_discs_change() {
     let _turn = turn().await;
     let house = House::new();
-    let (machine, descriptors) = tiny_guest("ports", 0);
+    let (mut machine, descriptors) = tiny_guest("ports", 0);
+    machine.disks.push(Disk { layers: vec![], ..disk("drive", Bus::Sata, DiskKind::Cdrom) });
     let monitor = house.launch(&machine, descriptors).await;
     let mut console = Console::of(&house, &machine.id);
     console.until("tiny guest is up").await;
@@ -130,7 +131,40 @@ async fn a_guest_is_given_and_gives_back_a_virtio_disk_and_a_nic_and_sees_a_disk
     assert!(tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap().backend);
     hypervisor.drop_nic(id, &monitor, &late.name).await.unwrap();
     assert!(monitor.plugged().await.unwrap().nics.is_empty());
+    every_disc_is_found_by_a_guest_that_keeps_looking(&house, id, &monitor, &mut console).await;
     house.end(id).await;
+}
+
+/// It shuts the tray whenever it finds it open, before we do, and has the disc all the same.
+async fn every_disc_is_found_by_a_guest_that_keeps_looking(
+    house: &House,
+    id: &MachineId,
+    monitor: &Monitor,
+    console: &mut Console,
+) {
+    let launcher = Launcher { program: AGENT.into(), arguments: vec!["launch".into()] };
+    let mut config = HypervisorConfig::of_host(house.path(), launcher);
+    config.after_step = Arc::new(|step| {
+        if matches!(step, Step::MediumInserted | Step::MediumRemoved) {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    });
+    let slow = Hypervisor::new(config);
+    console.type_line("run (while :; do head -c 1 /dev/sr0; usleep 20000; done) >/dev/null 2>&1 &").await;
+    console.until("ran 0").await;
+    for mib in [2, 3, 2] {
+        let image = house.image(&format!("disc-{mib}"), mib, b"");
+        let disc = Disk { source: Some("disc".into()), ..disk("drive", Bus::Sata, DiskKind::Cdrom) };
+        slow.insert(id, monitor, &disc, vec![read_only(&image)]).await.unwrap();
+        let sectors = mib * 2048;
+        console
+            .type_line(&format!("run until [ $(cat /sys/block/sr0/size) = {sectors} ]; do usleep 20000; done"))
+            .await;
+        console.until("ran 0").await;
+        assert!(slow.eject(id, monitor, &disc, true).await.unwrap());
+        let held = found(monitor, "drive").await.unwrap();
+        slow.drop_disk(id, monitor, &held).await.unwrap();
+    }
 }
 
 #[tokio::test]
