@@ -5,7 +5,7 @@
 
 use std::{
     cell::Cell,
-    fs,
+    env, fs,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::Once,
@@ -23,13 +23,9 @@ pub struct Death {
     pub survived: bool,
 }
 
-/// Which steps to die after.
-#[derive(Clone, Copy, Debug)]
-pub enum Which {
-    /// Every single one, in the order in which they are taken: for `make soak`.
-    All,
-    /// The first of each kind that the operation takes.
-    EachKind,
+/// Whether to die after every single step, as `make soak` does, and not only after the first of each kind.
+pub fn is_every_step_wanted() -> bool {
+    env::var_os("SHEAF_EVERY_STEP").is_some()
 }
 
 /// Starts a node again so that it can be told to die, and kills it before if it is not dead.
@@ -77,34 +73,39 @@ pub fn die_after(
     (restart_mortal(farm), Death { steps, survived })
 }
 
-/// Does an operation again and again, each time with a death after another of its steps, until it comes to its end without one. It
-/// must have at least `fewest` steps, or kinds of them.
-pub fn after_steps(which: Which, fewest: usize, mut once: impl FnMut(&str) -> Death) {
-    match which {
-        Which::All => {
-            for number in 1.. {
-                assert!(number < MOST_STEPS, "it never came to its end");
-                if once(&number.to_string()).survived {
-                    assert!(number > fewest, "it has more steps than {number}");
-                    break;
-                }
-            }
-        }
-        Which::EachKind => {
-            let mut kinds: Vec<String> = Vec::new();
-            loop {
-                assert!(kinds.len() < MOST_STEPS, "it never came to its end: {kinds:?}");
-                let death = once(&format!("except {}", kinds.join(" ")));
-                if death.survived {
-                    break;
-                }
-                // Not simply the last that was logged: steps are taken side by side.
-                let kind = death.steps.into_iter().find(|step| !kinds.contains(step));
-                kinds.push(kind.expect("it died after a step of another kind"));
-            }
-            assert!(kinds.len() >= fewest, "it has more kinds of steps than {kinds:?}");
-        }
+/// Does an operation again and again, each time with a death after another of its steps, until it comes to its end without one: after
+/// the first step of each kind, or after every single one. It must have at least `fewest` of those.
+pub fn after_steps(fewest: usize, mut once: impl FnMut(&str) -> Death) {
+    if is_every_step_wanted() {
+        let died_after = after_every_step(once);
+        assert!(died_after.len() >= fewest, "it has more steps than {died_after:?}");
+        return;
     }
+    let mut kinds: Vec<String> = Vec::new();
+    loop {
+        assert!(kinds.len() < MOST_STEPS, "it never came to its end: {kinds:?}");
+        let death = once(&format!("except {}", kinds.join(" ")));
+        if death.survived {
+            break;
+        }
+        // Not simply the last that was logged: steps are taken side by side.
+        let kind = death.steps.into_iter().find(|step| !kinds.contains(step));
+        kinds.push(kind.expect("it died after a step of another kind"));
+    }
+    assert!(kinds.len() >= fewest, "it has more kinds of steps than {kinds:?}");
+}
+
+/// The same after step 1, 2, 3 and so on. Answers the last step before each death.
+pub fn after_every_step(mut once: impl FnMut(&str) -> Death) -> Vec<String> {
+    let mut died_after = Vec::new();
+    for number in 1..MOST_STEPS {
+        let mut death = once(&number.to_string());
+        if death.survived {
+            return died_after;
+        }
+        died_after.extend(death.steps.pop());
+    }
+    panic!("it never came to its end: {died_after:?}");
 }
 
 /// The steps that a log tells of.

@@ -66,6 +66,8 @@ pub struct Context {
     pub isolation: Isolation,
     /// Where each client was built, or why it was not.
     pub clients: BTreeMap<String, Result<String, String>>,
+    /// Tests that interrupt something do so at every single step, and not once for each kind.
+    pub every_step: bool,
     /// How often a soak has run everything before.
     pub round: usize,
     pub board: Board,
@@ -82,8 +84,8 @@ pub fn run(job: &Job, context: &Context) -> JobResult {
         trouble: None,
     };
     match &job.what {
-        What::Tests { executable, suite, arguments, every_step } => {
-            run_tests(executable, suite.as_ref(), arguments, *every_step, context, &mut result);
+        What::Tests { executable, suite, arguments } => {
+            run_tests(executable, suite.as_ref(), arguments, context, &mut result);
         }
         What::Command(command) => {
             context.board.set(&job.name, 0, &BTreeMap::new());
@@ -119,7 +121,6 @@ fn run_tests(
     executable: &Executable,
     suite: Option<&Suite>,
     arguments: &[String],
-    every_step: bool,
     context: &Context,
     result: &mut JobResult,
 ) {
@@ -149,7 +150,7 @@ fn run_tests(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if every_step {
+    if context.every_step {
         command.env("SHEAF_EVERY_STEP", "1");
     }
     if let Some(threads) = suite.and_then(|suite| suite.threads) {

@@ -112,7 +112,8 @@ fn run(arguments: Arguments) -> Result<bool, String> {
     if isolation == Isolation::None {
         println!("Network namespaces cannot be made here: all tests share the host's network.");
     }
-    let mut context = Context { root, isolation, clients, round: 0, board: Board::default() };
+    let every_step = arguments.scope == Scope::Soak;
+    let mut context = Context { root, isolation, clients, every_step, round: 0, board: Board::default() };
     let load = load::Load::watch();
     let jobs = plan.jobs(arguments.scope, executables, &arguments.only)?;
     let mut slowdowns = Vec::new();

@@ -1,6 +1,6 @@
 //! What is run, and in which order: the test executables that cargo built, and the commands of `plan.toml`.
 //!
-//! An executable that `plan.toml` does not name is an ordinary one: it runs in the slot `rest`, after those that are named.
+//! An executable that `plan.toml` does not name is an ordinary one: it runs in the slot [`REST`], after those that are named.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +11,9 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::Value;
+
+/// The slot of the ordinary executables.
+pub const REST: &str = "rest";
 
 /// `plan.toml` as it is written.
 #[derive(Debug, Deserialize)]
@@ -46,9 +49,10 @@ pub struct Suite {
     /// Tests that only `make soak` runs, by a part of their names. Those with `soak` in their names need not be named.
     #[serde(default)]
     pub soak: Vec<String>,
-    /// In a soak, all tests of it run, and those that interrupt something do so at every single step.
+    /// The tests of it that `make soak` runs, too, by a part of their names or `*`: those that interrupt something, which in a
+    /// soak they do at every single step.
     #[serde(default)]
-    pub every_step: bool,
+    pub every_step: Vec<String>,
     /// The tests of it that `make test-quick` runs, by a part of their names.
     #[serde(default)]
     pub quick: Vec<String>,
@@ -79,7 +83,7 @@ pub struct SlowTest {
 }
 
 fn rest() -> String {
-    "rest".to_owned()
+    REST.to_owned()
 }
 
 fn lint() -> String {
@@ -119,7 +123,7 @@ pub struct Job {
 
 #[derive(Clone, Debug)]
 pub enum What {
-    Tests { executable: Executable, suite: Option<Suite>, arguments: Vec<String>, every_step: bool },
+    Tests { executable: Executable, suite: Option<Suite>, arguments: Vec<String> },
     Command(CommandJob),
 }
 
@@ -177,8 +181,7 @@ impl Plan {
             let Some(arguments) = arguments(scope, &executable, suite.as_ref()) else { continue };
             let slot = suite.as_ref().map_or_else(rest, |suite| suite.slot.clone());
             let name = executable.name.clone();
-            let every_step = scope == Scope::Soak && suite.as_ref().is_some_and(|suite| suite.every_step);
-            let job = Job { name, slot, what: What::Tests { executable, suite, arguments, every_step } };
+            let job = Job { name, slot, what: What::Tests { executable, suite, arguments } };
             tests.push((row.unwrap_or(usize::MAX), job));
         }
         tests.sort_by(|left, right| (left.0, &left.1.name).cmp(&(right.0, &right.1.name)));
@@ -232,10 +235,13 @@ fn arguments(scope: Scope, executable: &Executable, suite: Option<&Suite>) -> Op
             }
             _ => return None,
         },
-        Scope::Soak if suite.is_some_and(|suite| suite.every_step) => {}
         Scope::Soak => {
-            arguments.extend(["--ignored".to_owned(), "soak".to_owned()]);
-            arguments.extend(long.iter().cloned());
+            arguments.push("--include-ignored".to_owned());
+            let every_step = suite.map(|suite| &suite.every_step[..]).unwrap_or_default();
+            if !every_step.iter().any(|part| part == "*") {
+                arguments.push("soak".to_owned());
+                arguments.extend(long.iter().chain(every_step).cloned());
+            }
         }
     }
     Some(arguments)

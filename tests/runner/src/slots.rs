@@ -1,4 +1,5 @@
-//! Runs jobs side by side: each slot takes its own jobs in order, as many at a time as it has room for.
+//! Runs jobs side by side: each slot takes its own jobs in order, as many at a time as `plan.toml` gives it. A slot that
+//! has none left takes jobs of the slot [`REST`], so that no core is idle while jobs wait.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,7 +13,7 @@ use std::{
 
 use crate::{
     job::{self, Context, JobResult},
-    plan::Job,
+    plan::{Job, REST},
 };
 
 /// When no job ended for so long, what runs is told.
@@ -33,14 +34,13 @@ pub fn run_all(
     let queues: BTreeMap<&str, Mutex<VecDeque<Job>>> =
         queues.into_iter().map(|(slot, queue)| (slot, Mutex::new(queue))).collect();
     let (send, results) = channel();
+    let pop = |slot: &str| queues.get(slot)?.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     thread::scope(|scope| {
-        for (slot, queue) in &queues {
+        for slot in queues.keys() {
             for _ in 0..slots[*slot] {
                 let send = send.clone();
                 scope.spawn(move || {
-                    loop {
-                        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                        let Some(job) = next else { break };
+                    while let Some(job) = pop(slot).or_else(|| pop(REST)) {
                         if send.send(job::run(&job, context)).is_err() {
                             break;
                         }

@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 use sheaf_tests::{
-    dying::{Which, after_steps},
+    dying::{after_steps, is_every_step_wanted},
     machines::{CLAIMS, Farm, IMAGES, MACHINES, Serial, claim, machine, uids_in},
     node::binary,
     patience,
@@ -204,8 +204,9 @@ fn is_gone(farm: &Farm, name: &str) -> bool {
     farm.api().get(&format!("{IMAGES}/{name}")).code == 404
 }
 
-fn export_and_die(which: Which, uuid: &'static str) {
-    let mut story = Story::begin(uuid);
+#[test]
+fn an_export_survives_death_after_every_kind_of_step() {
+    let mut story = Story::begin("aaaaaaaa-0000-4000-8000-000000000003");
     steps::start(story.farm());
     let before = story.is_running("none");
     let ask = |farm: &Farm| {
@@ -216,7 +217,7 @@ fn export_and_die(which: Which, uuid: &'static str) {
         let image = farm.api().get(&format!("{IMAGES}/exported")).object();
         condition(&image, "Imported")["status"] == "True"
     };
-    after_steps(which, 8, |last| {
+    after_steps(8, |last| {
         let death = story.dies(last, ask, is_imported);
         // What was not acknowledged is asked for again.
         ask(story.farm());
@@ -232,23 +233,13 @@ fn export_and_die(which: Which, uuid: &'static str) {
     });
 }
 
-#[test]
-fn an_export_survives_death_after_every_kind_of_step() {
-    export_and_die(Which::EachKind, "aaaaaaaa-0000-4000-8000-000000000003");
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_an_export_survives_death_after_every_single_step() {
-    export_and_die(Which::All, "aaaaaaaa-0000-4000-8000-000000000013");
-}
-
 /// How far an export gets before its deletion is seen is not the same each time, so these deaths are counted by number.
-fn export_delete_and_die(numbers: impl Iterator<Item = usize>, uuid: &'static str) {
-    let mut story = Story::begin(uuid);
+#[test]
+fn an_export_that_is_not_wanted_any_more_leaves_nothing_wherever_the_node_dies() {
+    let mut story = Story::begin("aaaaaaaa-0000-4000-8000-000000000004");
     steps::start(story.farm());
     let before = story.is_running("none");
-    for number in numbers {
+    for number in (1..120).step_by(if is_every_step_wanted() { 1 } else { 3 }) {
         let ask = |farm: &Farm| {
             export(farm, "unwanted", NAME);
             delete(farm, "unwanted");
@@ -263,15 +254,4 @@ fn export_delete_and_die(numbers: impl Iterator<Item = usize>, uuid: &'static st
             return;
         }
     }
-}
-
-#[test]
-fn an_export_that_is_not_wanted_any_more_leaves_nothing_wherever_the_node_dies() {
-    export_delete_and_die((1..120).step_by(3), "aaaaaaaa-0000-4000-8000-000000000004");
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_an_export_that_is_not_wanted_any_more_leaves_nothing_wherever_the_node_dies() {
-    export_delete_and_die(1..120, "aaaaaaaa-0000-4000-8000-000000000014");
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use sheaf_testbed::guests;
 use sheaf_tests::{
-    dying::{Death, Which, after_steps, die_after, restart_mortal},
+    dying::{Death, after_steps, die_after, restart_mortal},
     machines::{CLAIMS, Farm, MACHINES, machine, rich_machine},
     patience,
 };
@@ -128,9 +128,11 @@ fn restart(farm: &Farm) {
     assert!(answer.code == 202 || answer.code == 409, "{} {}", answer.code, answer.text());
 }
 
-fn start_and_die(which: Which, uuid: &'static str) {
+#[test]
+fn a_start_survives_death_after_every_kind_of_step() {
+    let uuid = "11111111-0000-4000-8000-000000000001";
     let mut story = Story::begin(uuid);
-    after_steps(which, 18, |last| {
+    after_steps(18, |last| {
         // A new machine each time: the first start makes its volumes.
         if story.farm().api().get(&format!("{MACHINES}/{NAME}")).code == 404 {
             story.farm().api().post(MACHINES, &rich_machine(NAME, uuid)).object();
@@ -150,20 +152,9 @@ fn start_and_die(which: Which, uuid: &'static str) {
     });
 }
 
-#[test]
-fn a_start_survives_death_after_every_kind_of_step() {
-    start_and_die(Which::EachKind, "11111111-0000-4000-8000-000000000001");
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_a_start_survives_death_after_every_single_step() {
-    start_and_die(Which::All, "11111111-0000-4000-8000-000000000011");
-}
-
 /// Starts the machine, waits until it is `ready`, and stops it with a death after another step each time.
-fn stop_and_die(which: Which, mut story: Story, ready: impl Fn(&Farm)) {
-    after_steps(which, 8, |last| {
+fn stop_and_die(mut story: Story, ready: impl Fn(&Farm)) {
+    after_steps(8, |last| {
         start(story.farm());
         story.is_running(last);
         ready(story.farm());
@@ -177,13 +168,7 @@ fn stop_and_die(which: Which, mut story: Story, ready: impl Fn(&Farm)) {
 
 #[test]
 fn a_stop_survives_death_after_every_kind_of_step() {
-    stop_and_die(Which::EachKind, Story::begin("11111111-0000-4000-8000-000000000002"), |_| {});
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_a_stop_survives_death_after_every_single_step() {
-    stop_and_die(Which::All, Story::begin("11111111-0000-4000-8000-000000000012"), |_| {});
+    stop_and_die(Story::begin("11111111-0000-4000-8000-000000000002"), |_| {});
 }
 
 #[test]
@@ -197,16 +182,18 @@ fn soak_a_stop_that_the_guest_obeys_survives_death_after_every_single_step() {
     // Power is never cut: a guest that is not heard leaving would keep the test waiting.
     obedient["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600.into();
     farm.api().post(MACHINES, &obedient).object();
-    stop_and_die(Which::All, Story::on(farm, uuid), |farm| {
+    stop_and_die(Story::on(farm, uuid), |farm| {
         farm.serial(&farm.running(NAME)).hears("tiny guest is up");
     });
 }
 
-fn restart_and_die(which: Which, uuid: &'static str) {
+#[test]
+fn a_restart_survives_death_after_every_kind_of_step() {
+    let uuid = "11111111-0000-4000-8000-000000000003";
     let mut story = Story::begin(uuid);
     start(story.farm());
     let mut latest: Option<String> = None;
-    after_steps(which, 15, |last| {
+    after_steps(15, |last| {
         let (before, _) = story.is_running(last);
         let is_latest = latest.as_ref().is_none_or(|latest| *latest == before);
         assert!(is_latest, "step {last}: nobody asked for yet another one");
@@ -235,19 +222,10 @@ fn restart_and_die(which: Which, uuid: &'static str) {
 }
 
 #[test]
-fn a_restart_survives_death_after_every_kind_of_step() {
-    restart_and_die(Which::EachKind, "11111111-0000-4000-8000-000000000003");
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_a_restart_survives_death_after_every_single_step() {
-    restart_and_die(Which::All, "11111111-0000-4000-8000-000000000013");
-}
-
-fn delete_and_die(which: Which, uuid: &'static str) {
+fn a_deletion_survives_death_after_every_kind_of_step() {
+    let uuid = "11111111-0000-4000-8000-000000000004";
     let mut story = Story::begin(uuid);
-    after_steps(which, 8, |last| {
+    after_steps(8, |last| {
         if story.farm().api().get(&format!("{MACHINES}/{NAME}")).code == 404 {
             story.farm().api().post(MACHINES, &rich_machine(NAME, uuid)).object();
         }
@@ -259,17 +237,6 @@ fn delete_and_die(which: Which, uuid: &'static str) {
         story.is_gone_from_the_host(last, &[]);
         death
     });
-}
-
-#[test]
-fn a_deletion_survives_death_after_every_kind_of_step() {
-    delete_and_die(Which::EachKind, "11111111-0000-4000-8000-000000000004");
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_a_deletion_survives_death_after_every_single_step() {
-    delete_and_die(Which::All, "11111111-0000-4000-8000-000000000014");
 }
 
 const CLAIM: &str = "plugged";
@@ -320,7 +287,9 @@ fn held(farm: &Farm) -> (usize, usize) {
     (nodes.count(), count(&answers[1]))
 }
 
-fn plug_and_die(which: Which, uuid: &'static str) {
+#[test]
+fn plugging_a_disk_in_and_pulling_it_out_survives_death_after_every_kind_of_step() {
+    let uuid = "11111111-0000-4000-8000-000000000006";
     let mut story = Story::begin(uuid);
     let mut claim = sheaf_tests::machines::claim(CLAIM, None, "8Mi");
     (claim["apiVersion"], claim["kind"]) = ("v1".into(), "PersistentVolumeClaim".into());
@@ -328,7 +297,7 @@ fn plug_and_die(which: Which, uuid: &'static str) {
     start(story.farm());
     let (uid, process) = story.is_running("none");
     for there in [true, false] {
-        after_steps(which, 3, |last| {
+        after_steps(3, |last| {
             let settle = |farm: &Farm, there: bool| {
                 patience::until(format!("step {last}: the disk to be there: {there}"), || {
                     with_disk(farm, there);
@@ -343,15 +312,4 @@ fn plug_and_die(which: Which, uuid: &'static str) {
             death
         });
     }
-}
-
-#[test]
-fn plugging_a_disk_in_and_pulling_it_out_survives_death_after_every_kind_of_step() {
-    plug_and_die(Which::EachKind, "11111111-0000-4000-8000-000000000006");
-}
-
-#[test]
-#[ignore = "dies after every single step: for make soak"]
-fn soak_plugging_a_disk_in_and_pulling_it_out_survives_death_after_every_single_step() {
-    plug_and_die(Which::All, "11111111-0000-4000-8000-000000000016");
 }
