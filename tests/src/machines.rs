@@ -67,6 +67,12 @@ impl Farm {
         Some(farm)
     }
 
+    /// The image `every-bus`: the same guest with disks and network cards that are not virtio.
+    pub fn bring_guest_with_every_bus(&self) -> Option<()> {
+        self.image("every-bus", &guests::with_every_bus()?.disk);
+        Some(())
+    }
+
     /// A new SSH key: where its private half lies, and the other one.
     pub fn ssh_key(&self, name: &str) -> (PathBuf, String) {
         let private = self.node.scratch().join(name);
@@ -267,6 +273,13 @@ pub fn machine(name: &str, uuid: &str, image: Option<&str>) -> Value {
             "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": name}},
                 {"name": "seed", "cloudInitNoCloud": {"userData": "#cloud-config\n"}}]}}},
     })
+}
+
+/// Has a machine boot from another image than the one it was made with.
+pub fn boot_from(vm: &mut Value, image: &str) {
+    let name = vm["metadata"]["name"].as_str().unwrap();
+    let claims = json!([claim(name, Some(image), "64Mi")]);
+    vm["metadata"]["annotations"]["harvesterhci.io/volumeClaimTemplates"] = claims.to_string().into();
 }
 
 /// A machine with one of everything that a node makes ready for one: a root disk of an image, a data disk on another bus,

@@ -4,7 +4,7 @@ use std::{fs, sync::OnceLock, thread, time::Duration};
 
 use serde_json::{Value, json};
 use sheaf_tests::{
-    machines::{Farm, INSTANCES, MACHINES, NETWORKS, control_group_files, machine, network},
+    machines::{Farm, INSTANCES, MACHINES, NETWORKS, boot_from, control_group_files, machine, network},
     patience,
 };
 
@@ -110,7 +110,9 @@ fn a_machine_boots_and_obeys_its_power_button_and_leaves_nothing_but_its_disk() 
 #[test]
 fn every_bus_is_what_the_guest_sees() {
     let Some(farm) = farm() else { return };
+    let Some(()) = farm.bring_guest_with_every_bus() else { return };
     create(farm, "buses", 2, "Always", |vm| {
+        boot_from(vm, "every-bus");
         let claim = |name: &str| {
             json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
                 "resources": {"requests": {"storage": "8Mi"}}}})

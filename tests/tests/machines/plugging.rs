@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use sheaf_tests::{
-    machines::{CLAIMS, Farm, INSTANCES, MACHINES, Serial, claim, machine},
+    machines::{CLAIMS, Farm, INSTANCES, MACHINES, Serial, boot_from, claim, machine},
     patience,
 };
 
@@ -166,10 +166,12 @@ fn a_claim_that_grows_grows_under_the_guest_and_what_cannot_change_says_so() {
 #[test]
 fn a_disc_is_ejected_and_another_inserted_while_the_guest_runs() {
     let Some(farm) = farm() else { return };
+    let Some(()) = farm.bring_guest_with_every_bus() else { return };
     for (name, size) in [("disc-one", "1Mi"), ("disc-two", "2Mi")] {
         make_claim(farm, name, size);
     }
     let (_, mut serial) = start(farm, "discs", 3, |vm| {
+        boot_from(vm, "every-bus");
         let spec = &mut vm["spec"]["template"]["spec"];
         let drive = json!({"name": "drive", "cdrom": {"bus": "sata"}});
         spec["domain"]["devices"]["disks"].as_array_mut().unwrap().push(drive);

@@ -10,7 +10,9 @@ use sheaf_hypervisor::{
     },
 };
 
-use crate::house::{Console, House, disk, layer, machine, read_only, tiny_guest, turn, writable};
+use crate::house::{
+    Console, House, disk, guest_with_every_bus, layer, machine, read_only, tiny_guest, turn, writable,
+};
 
 /// As long as a claim's name: `pvc-` and a uuid.
 const CLAIM: &str = "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f";
@@ -24,7 +26,7 @@ fn nic(name: &str, mac: &str, model: NicModel) -> Nic {
 async fn a_guest_finds_every_disk_and_nic_where_it_belongs() {
     let _turn = turn().await;
     let house = House::new();
-    let (mut machine, mut descriptors) = tiny_guest("buses", 6);
+    let (mut machine, mut descriptors) = guest_with_every_bus("buses", 6);
     machine.rng = true;
     machine.balloon = true;
     machine.guest_agent = true;

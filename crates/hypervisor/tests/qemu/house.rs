@@ -169,10 +169,20 @@ pub fn machine(id: &str) -> Machine {
 
 /// A machine that boots the tiny guest.
 pub fn tiny_guest(id: &str, disks: usize) -> (Machine, Descriptors) {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    guest_in(DIRECTORY.get_or_init(|| built("build-tiny-guest")), id, disks)
+}
+
+/// The same with disks and network cards that are not virtio.
+pub fn guest_with_every_bus(id: &str, disks: usize) -> (Machine, Descriptors) {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    guest_in(DIRECTORY.get_or_init(|| built("build-bus-guest")), id, disks)
+}
+
+fn guest_in(directory: &Path, id: &str, disks: usize) -> (Machine, Descriptors) {
     let command_line = format!("console=ttyS0 quiet panic=-1 tsc=unstable disks={disks}");
     let kernel = Kernel { initrd: true, command_line };
     let machine = Machine { memory_mib: 192, kernel: Some(kernel), ..machine(id) };
-    let directory = tiny_guest_directory();
     let descriptors = Descriptors::from([
         (DescriptorName::Kernel, read_only(&directory.join("vmlinuz"))),
         (DescriptorName::Initrd, read_only(&directory.join("initramfs"))),
@@ -180,14 +190,12 @@ pub fn tiny_guest(id: &str, disks: usize) -> (Machine, Descriptors) {
     (machine, descriptors)
 }
 
-fn tiny_guest_directory() -> &'static Path {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/build-tiny-guest");
-        let output = Command::new(script).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-    })
+/// The directory that a script says it built a guest in.
+fn built(script: &str) -> PathBuf {
+    let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts")).join(script);
+    let output = Command::new(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
 pub fn read_only(path: &Path) -> OwnedFd {

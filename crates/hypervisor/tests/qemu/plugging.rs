@@ -18,7 +18,9 @@ use sheaf_hypervisor::{
     qmp::PluggedDisk,
 };
 
-use crate::house::{AGENT, Console, House, disk, layer, machine, read_only, tiny_guest, turn, writable};
+use crate::house::{
+    AGENT, Console, House, disk, guest_with_every_bus, layer, machine, read_only, tiny_guest, turn, writable,
+};
 
 /// As long as a claim's name: `pvc-` and a uuid. Clients call the disk so, too.
 const CLAIM: &str = "pvc-0e9ad7f6-6f2c-4a3e-9d8c-0a1b2c3d4e5f";
@@ -85,7 +87,7 @@ async fn a_guest_finds_a_disk_by_the_name_of_its_claim_and_again_with_what_it_wr
 async fn a_guest_is_given_and_gives_back_a_virtio_disk_and_a_nic_and_sees_a_disk_grow_and_discs_change() {
     let _turn = turn().await;
     let house = House::new();
-    let (mut machine, descriptors) = tiny_guest("ports", 0);
+    let (mut machine, descriptors) = guest_with_every_bus("ports", 0);
     machine.disks.push(Disk { layers: vec![], ..disk("drive", Bus::Sata, DiskKind::Cdrom) });
     let monitor = house.launch(&machine, descriptors).await;
     let mut console = Console::of(&house, &machine.id);
@@ -158,7 +160,9 @@ async fn every_disc_is_found_by_a_guest_that_keeps_looking(
         slow.insert(id, monitor, &disc, vec![read_only(&image)]).await.unwrap();
         let sectors = mib * 2048;
         console
-            .type_line(&format!("run until [ $(cat /sys/block/sr0/size) = {sectors} ]; do usleep 20000; done"))
+            .type_line(&format!(
+                "run until [ $(cat /sys/block/sr0/size) = {sectors} ]; do usleep 20000; done"
+            ))
             .await;
         console.until("ran 0").await;
         assert!(slow.eject(id, monitor, &disc, true).await.unwrap());
