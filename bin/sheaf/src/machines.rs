@@ -16,6 +16,7 @@ use sheaf_agent::{
     virtual_machine_instance::{Abilities, Notes, Tools},
     virtualisation::{QEMU, Virtualisation},
 };
+use sheaf_client::objects::Objects;
 use sheaf_hypervisor::{Hypervisor, HypervisorConfig, Launcher, UserIds, user_ids::Identity};
 use sheaf_network::{Ipv4Net, Network, NetworkConfig, NetworkNames};
 use sheaf_resources::kinds::ip_pool::{Cidr, DEFAULT_NETWORK, IPPool};
@@ -119,7 +120,7 @@ fn can_go_past_the_cache(data_dir: &Path) -> bool {
 /// The addresses of the default network, as they were settled by the first start of the cluster.
 pub async fn settled_network(client: kube::Client, asked: Cidr) -> Result<Cidr, NoTools> {
     let (namespace, name) = DEFAULT_NETWORK.split_once('/').unwrap_or_default();
-    let pools: kube::Api<IPPool> = kube::Api::namespaced(client, namespace);
+    let pools: Objects<IPPool> = Objects::namespaced(client, namespace);
     let pool = pools.get(name).await.map_err(|why| NoTools::Addresses(Box::new(why)))?;
     let settled = Cidr::parse(&pool.spec.ipv4_config.cidr).unwrap_or(asked);
     if settled != asked {

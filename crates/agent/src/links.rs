@@ -18,12 +18,13 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client,
+    Client,
     api::{ListParams, Patch},
 };
 use serde_json::{Value, json};
 use sheaf_client::{
     api,
+    objects::Objects,
     watching::{self, NOTICES, Watched},
 };
 use sheaf_network::{
@@ -142,10 +143,10 @@ struct Failed {
 struct Keeper {
     node: String,
     world: World,
-    nodes: Api<Node>,
-    monitors: Api<LinkMonitor>,
-    configs: Api<VlanConfig>,
-    statuses: Api<VlanStatus>,
+    nodes: Objects<Node>,
+    monitors: Objects<LinkMonitor>,
+    configs: Objects<VlanConfig>,
+    statuses: Objects<VlanStatus>,
     uplinks: Uplinks,
     /// None until somebody wants an uplink.
     abilities: Option<KernelAbilities>,
@@ -161,10 +162,10 @@ impl Keeper {
         Keeper {
             node,
             world,
-            nodes: Api::all(client.clone()),
-            monitors: Api::all(client.clone()),
-            configs: Api::all(client.clone()),
-            statuses: Api::all(client),
+            nodes: Objects::all(client.clone()),
+            monitors: Objects::all(client.clone()),
+            configs: Objects::all(client.clone()),
+            statuses: Objects::all(client),
             uplinks: Uplinks::of(names),
             abilities: None,
             failed: BTreeMap::new(),

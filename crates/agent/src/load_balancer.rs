@@ -25,13 +25,11 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use sheaf_client::{
     api,
+    objects::Objects,
     watching::{self, NOTICES, Noticed, Watched},
 };
 use sheaf_network::{Balanced, BalancingError, HostAddresses, Listener, Protocol, Reach};
@@ -208,7 +206,7 @@ impl Keeper {
     /// nothing; but as long as it may only be that nobody answers, it may be what the host holds.
     async fn read_changed(&mut self) -> bool {
         while let Some(place) = self.changed.pop_first() {
-            let balancers: Api<LoadBalancer> = Api::namespaced(self.hands.client.clone(), &place.0);
+            let balancers: Objects<LoadBalancer> = Objects::namespaced(self.hands.client.clone(), &place.0);
             match balancers.get(&place.1).await {
                 Ok(balancer) => {
                     self.balancers.insert(place, balancer);
@@ -359,7 +357,7 @@ impl Keeper {
                 "conditions": status.conditions,
             },
         });
-        let balancers: Api<LoadBalancer> = Api::namespaced(self.hands.client.clone(), &place.0);
+        let balancers: Objects<LoadBalancer> = Objects::namespaced(self.hands.client.clone(), &place.0);
         match balancers.patch(&place.1, &PatchParams::default(), &Patch::Merge(change)).await {
             Ok(written) => {
                 self.hands.after.took(Step::WriteStatus);

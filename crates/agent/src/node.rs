@@ -14,11 +14,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
 use kube::{
-    Api, Client,
+    Client,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use sheaf_client::api::{FIELD_MANAGER, is_already_exists, is_not_found};
+use sheaf_client::{
+    api::{FIELD_MANAGER, is_already_exists, is_not_found},
+    objects::Objects,
+};
 use sheaf_hypervisor::KvmVerdict;
 use sheaf_resources::kinds::node::VOLUME_STORAGE;
 use sheaf_world::World;
@@ -64,8 +67,8 @@ pub enum NodeError {
 }
 
 pub struct NodeKeeper {
-    nodes: Api<Node>,
-    leases: Api<Lease>,
+    nodes: Objects<Node>,
+    leases: Objects<Lease>,
     world: World,
     settings: Settings,
     /// When the status was last written, and without times what it said.
@@ -75,8 +78,8 @@ pub struct NodeKeeper {
 impl NodeKeeper {
     pub fn new(client: Client, world: World, settings: Settings) -> Self {
         NodeKeeper {
-            nodes: Api::all(client.clone()),
-            leases: Api::namespaced(client, LEASE_NAMESPACE),
+            nodes: Objects::all(client.clone()),
+            leases: Objects::namespaced(client, LEASE_NAMESPACE),
             world,
             settings,
             reported: None,

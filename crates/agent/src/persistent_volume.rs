@@ -8,10 +8,10 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::PersistentVolume, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::Api;
 use serde_json::{Value, json};
 use sheaf_client::{
     api,
+    objects::Objects,
     reconciling::{Next, ReconcileError, Reconciler},
     watching::Watched,
 };
@@ -204,7 +204,7 @@ impl Reconciler for VolumeKeeper {
     }
 
     async fn reconcile(&mut self, name: &String) -> Result<Next<String>, ReconcileError> {
-        let volumes: Api<PersistentVolume> = Api::all(self.hands.client.clone());
+        let volumes: Objects<PersistentVolume> = Objects::all(self.hands.client.clone());
         let Some(volume) = found(volumes.get(name).await)? else { return Ok(Next::rest()) };
         if node_of(&volume) != Some(self.hands.node.as_str()) {
             return Ok(Next::rest());

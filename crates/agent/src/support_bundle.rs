@@ -27,12 +27,13 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client,
+    Client,
     api::{ListParams, Patch},
 };
 use serde_json::json;
 use sheaf_client::{
     api,
+    objects::Objects,
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
@@ -237,8 +238,8 @@ impl BundleKeeper {
     }
 }
 
-fn bundles(client: &Client) -> Api<SupportBundle> {
-    Api::namespaced(client.clone(), NAMESPACE)
+fn bundles(client: &Client) -> Objects<SupportBundle> {
+    Objects::namespaced(client.clone(), NAMESPACE)
 }
 
 impl Maker {
@@ -296,7 +297,7 @@ impl Maker {
 
     /// How long the host may be looked at.
     async fn patience(&self, bundle: &SupportBundle) -> Duration {
-        let settings: Api<Setting> = Api::all(self.client.clone());
+        let settings: Objects<Setting> = Objects::all(self.client.clone());
         let setting = settings.get(NODE_TIMEOUT_SETTING).await.ok();
         let minutes = bundle.node_timeout_minutes(setting.as_ref().map(Setting::effective));
         Duration::from_secs(u64::try_from(minutes).unwrap_or(1).saturating_mul(60))

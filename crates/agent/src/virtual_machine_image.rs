@@ -10,10 +10,10 @@ pub mod sweep;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use serde_json::json;
 use sheaf_client::{
     api,
+    objects::Objects,
     reconciling::{Next, ReconcileError, Reconciler},
     watching::Watched,
 };
@@ -70,8 +70,8 @@ impl ImageKeeper {
         ImageKeeper { hands, allow_local, tasks: BTreeMap::new(), shown: BTreeMap::new() }
     }
 
-    fn images(&self, namespace: &str) -> Api<VirtualMachineImage> {
-        Api::namespaced(self.hands.client.clone(), namespace)
+    fn images(&self, namespace: &str) -> Objects<VirtualMachineImage> {
+        Objects::namespaced(self.hands.client.clone(), namespace)
     }
 
     /// What there is of an image's bytes.
@@ -200,7 +200,7 @@ impl ImageKeeper {
 
     /// What holds of a setting of the cluster.
     async fn setting(&self, name: &str) -> Result<String, ReconcileError> {
-        let settings: Api<Setting> = Api::all(self.hands.client.clone());
+        let settings: Objects<Setting> = Objects::all(self.hands.client.clone());
         let setting = found(settings.get(name).await)?;
         Ok(setting.map(|setting| setting.effective().to_owned()).unwrap_or_default())
     }

@@ -8,10 +8,11 @@ mod taking;
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::PersistentVolume, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, api::ListParams};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use sheaf_client::{
     api,
+    objects::Objects,
     reconciling::{Next, ReconcileError, Reconciler},
     watching::Watched,
 };
@@ -100,8 +101,8 @@ fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> &'a str {
 }
 
 impl SnapshotTaker {
-    fn contents(&self) -> Api<VolumeSnapshotContent> {
-        Api::all(self.hands.client.clone())
+    fn contents(&self) -> Objects<VolumeSnapshotContent> {
+        Objects::all(self.hands.client.clone())
     }
 
     /// All that are to be of the same instant, this one included.
@@ -288,7 +289,7 @@ impl Hands {
         if self.storage.volume(volume).await?.is_some() {
             return Ok(());
         }
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let volumes: Objects<PersistentVolume> = Objects::all(self.client.clone());
         let Some(object) = found(volumes.get(name).await)? else {
             return Err(Trouble::Odd { what: format!("volume {name}"), why: "it does not exist".into() });
         };

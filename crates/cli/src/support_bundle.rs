@@ -15,12 +15,9 @@ use std::{
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
-use kube::{
-    Api,
-    api::{DeleteParams, DynamicObject, PostParams},
-};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::json;
-use sheaf_client::{api, streams::StreamError};
+use sheaf_client::{api, objects::Objects, streams::StreamError};
 use sheaf_resources::kinds::support_bundle::{ERROR, NAMESPACE, READY, SupportBundle};
 use tokio::{io::AsyncWriteExt, time::sleep};
 
@@ -107,7 +104,7 @@ fn about(folder: &str) -> &'static str {
 /// Makes a bundle and fetches it.
 pub async fn run(config: &SupportBundleConfig) -> Result<Fetched, SupportBundleError> {
     let cluster = Cluster::of(&Access::of(&config.kubeconfig)).await?;
-    let bundles: Api<SupportBundle> = Api::namespaced(cluster.objects.clone(), NAMESPACE);
+    let bundles: Objects<SupportBundle> = Objects::namespaced(cluster.objects.clone(), NAMESPACE);
     let mut progress = Progress::on_stderr();
     let wanted = json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "SupportBundle",
@@ -140,7 +137,7 @@ pub async fn run(config: &SupportBundleConfig) -> Result<Fetched, SupportBundleE
 
 /// The bundle once it can be fetched.
 async fn wait(
-    bundles: &Api<SupportBundle>,
+    bundles: &Objects<SupportBundle>,
     name: &str,
     progress: &mut Progress,
 ) -> Result<SupportBundle, SupportBundleError> {

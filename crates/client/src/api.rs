@@ -2,11 +2,13 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client,
+    Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PropagationPolicy},
     core::{ApiResource, gvk::GroupVersionKind},
 };
 use serde_json::{Value, json};
+
+use crate::objects::Objects;
 
 /// Whose writes these are, for whoever looks at who wrote what.
 pub const FIELD_MANAGER: &str = "sheaf";
@@ -17,17 +19,14 @@ pub fn built_in(group: &str, version: &str, kind: &str, plural: &str) -> ApiReso
 }
 
 /// The objects of a resource in one namespace; an empty one stands for none, or all.
-pub fn objects(client: &Client, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
-    match namespace {
-        "" => Api::all_with(client.clone(), resource),
-        namespace => Api::namespaced_with(client.clone(), namespace, resource),
-    }
+pub fn objects(client: &Client, resource: &ApiResource, namespace: &str) -> Objects<DynamicObject> {
+    Objects::of(client, resource, namespace)
 }
 
 /// Changes what `change` says. It should carry the resourceVersion that was looked at, so that
 /// nothing is written over what was not seen.
 pub async fn merge(
-    objects: &Api<DynamicObject>,
+    objects: &Objects<DynamicObject>,
     name: &str,
     change: &Value,
 ) -> Result<DynamicObject, kube::Error> {
@@ -36,7 +35,7 @@ pub async fn merge(
 
 /// The same for `status`.
 pub async fn merge_status(
-    objects: &Api<DynamicObject>,
+    objects: &Objects<DynamicObject>,
     name: &str,
     change: &Value,
 ) -> Result<DynamicObject, kube::Error> {
@@ -57,7 +56,7 @@ pub fn without_finalizer(seen: &ObjectMeta, finalizer: &str) -> Value {
 /// Deletes this very object and no later one of the same name, provided that it is as it was seen. Answers the object
 /// while something still holds it.
 pub async fn delete_as_seen(
-    objects: &Api<DynamicObject>,
+    objects: &Objects<DynamicObject>,
     seen: &ObjectMeta,
     propagation: PropagationPolicy,
 ) -> Result<Option<DynamicObject>, kube::Error> {
@@ -71,7 +70,7 @@ pub async fn delete_as_seen(
     };
     let name = seen.name.as_deref().unwrap_or_default();
     match objects.delete(name, &options).await {
-        Ok(answer) => Ok(answer.left()),
+        Ok(held) => Ok(held),
         Err(why) if is_not_found(&why) => Ok(None),
         Err(why) => Err(why),
     }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::{api, work_queue::retry_after};
+use crate::{api, objects::within_deadline, work_queue::retry_after};
 
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
@@ -168,7 +168,7 @@ impl Follower {
     async fn page(&self, params: &ListParams) -> Result<String, kube::Error> {
         let asking = Request::new(self.path.as_str());
         let request = if self.metadata_only { asking.list_metadata(params) } else { asking.list(params) };
-        self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await
+        within_deadline(self.client.request_text(request.map_err(kube::Error::BuildRequest)?)).await
     }
 
     /// Every change after `version`, until it is time to list again.

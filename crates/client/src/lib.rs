@@ -24,6 +24,7 @@
 pub mod api;
 mod following;
 pub mod memory;
+pub mod objects;
 pub mod reconciling;
 pub mod served;
 pub mod streams;

@@ -20,6 +20,10 @@ use crate::{
 /// Who has to wait longer for what it is to look at says so.
 const LISTED_WITHIN: Duration = Duration::from_secs(30);
 
+/// A reconcile that takes longer is dropped and tried again later, so that one object never holds a worker for good. The
+/// longest ones delete everything in a large namespace.
+pub const RECONCILE_DEADLINE: Duration = Duration::from_secs(5 * 60);
+
 /// Brings whatever a key names to where it should be.
 pub trait Reconciler: Send {
     type Key: Ord + Clone + fmt::Debug + Send;
@@ -78,6 +82,8 @@ pub enum ReconcileError {
     Api(#[from] kube::Error),
     #[error("what was read makes no sense: {0}")]
     Unreadable(String),
+    #[error("it was not done within {} s", RECONCILE_DEADLINE.as_secs())]
+    DeadlineExceeded,
 }
 
 impl From<serde_json::Error> for ReconcileError {
@@ -108,7 +114,7 @@ pub async fn run<R: Reconciler>(mut reconciler: R, client: Client) {
             biased;
             keys = noticing.next(&reconciler) => keys.into_iter().for_each(|key| queue.wake(key)),
             key = queue.next() => {
-                let outcome = reconciler.reconcile(&key).await;
+                let outcome = within_deadline(reconciler.reconcile(&key)).await;
                 settle(R::NAME, &mut queue, key, outcome);
             }
         }
@@ -140,12 +146,24 @@ pub async fn run_side_by_side<R: Reconciler + Clone>(reconciler: R, client: Clie
                     in_hand.insert(key.clone(), false);
                     let mut hand = reconciler.clone();
                     looks.push(async move {
-                        let outcome = hand.reconcile(&key).await;
+                        let outcome = within_deadline(hand.reconcile(&key)).await;
                         (key, outcome)
                     });
                 }
             },
         }
+    }
+}
+
+/// The outcome of a reconcile, unless it takes longer than the [`RECONCILE_DEADLINE`].
+pub fn within_deadline<T>(
+    reconcile: impl Future<Output = Result<T, ReconcileError>> + Send,
+) -> impl Future<Output = Result<T, ReconcileError>> + Send {
+    // On the heap: it is large, and would be moved from one part of the stack to another.
+    let reconcile = Box::pin(reconcile);
+    async move {
+        let outcome = tokio::time::timeout(RECONCILE_DEADLINE, reconcile).await;
+        outcome.unwrap_or(Err(ReconcileError::DeadlineExceeded))
     }
 }
 
@@ -312,6 +330,40 @@ mod tests {
         let _ = tokio::time::timeout(Duration::from_secs(60), run).await;
         assert_eq!(slow.most.load(Ordering::Relaxed), 3);
         assert_eq!(*slow.looks.lock(), [0, 1, 2, 3, 4, 3], "the one woken meanwhile is looked at again");
+    }
+
+    /// Never done with the first key.
+    #[derive(Clone, Default)]
+    struct Stuck(Slow);
+
+    impl Reconciler for Stuck {
+        type Key = u8;
+
+        const NAME: &'static str = "stuck";
+
+        fn remembered(&self) -> Vec<Arc<dyn Remembering>> {
+            self.0.remembered()
+        }
+
+        fn keys(&self, _: usize, _: &ObjectMeta) -> Vec<u8> {
+            vec![0, 1]
+        }
+
+        async fn reconcile(&mut self, key: &u8) -> Result<Next<u8>, ReconcileError> {
+            self.0.looks.lock().push(*key);
+            if *key == 0 {
+                std::future::pending::<()>().await;
+            }
+            Ok(Next::rest())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconcile_that_never_ends_holds_up_the_others_until_its_deadline_and_no_longer() {
+        let stuck = Stuck::default();
+        let a_bit_more = RECONCILE_DEADLINE + Duration::from_secs(10);
+        let _ = tokio::time::timeout(a_bit_more, run(stuck.clone(), nobody())).await;
+        assert_eq!(*stuck.0.looks.lock(), [0, 1, 0], "and it is tried again");
     }
 
     #[tokio::test(start_paused = true)]

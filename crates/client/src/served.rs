@@ -14,6 +14,8 @@ use kube::{
     },
 };
 
+use crate::objects::within_deadline;
+
 /// The form of discovery in which two replies tell everything.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -57,7 +59,7 @@ impl Discovery {
         for path in ["/api", "/apis"] {
             let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new());
             let request = request.map_err(kube::Error::HttpError)?;
-            replies.push(client.request_text(request).await?);
+            replies.push(within_deadline(client.request_text(request)).await?);
         }
         if replies != self.replies {
             let mut served = Served::default();

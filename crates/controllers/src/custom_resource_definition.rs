@@ -17,13 +17,13 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api,
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
     core::ApiResource,
 };
 use serde_json::{Value, json};
 use sheaf_client::{
     api::{self, built_in, objects},
+    objects::Objects,
     reconciling::{self, Next, ReconcileError, Reconciler},
     watching::Watched,
 };
@@ -57,7 +57,7 @@ pub(crate) async fn run(context: Context) {
 
 struct Definitions {
     context: Context,
-    definitions: Api<DynamicObject>,
+    definitions: Objects<DynamicObject>,
     /// Of each definition only what its names depend on; `None` until first read.
     known: Option<BTreeMap<String, Value>>,
 }

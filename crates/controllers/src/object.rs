@@ -6,15 +6,16 @@ use std::{any::TypeId, collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client,
+    Client,
     api::{DynamicObject, ListParams, Patch, PostParams},
-    core::{ApiResource, Request},
+    core::ApiResource,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sheaf_client::{
     api::{self, FIELD_MANAGER, objects, patching},
     memory::{Kind, Known, Memory},
+    objects::Objects,
     reconciling::ReconcileError,
 };
 
@@ -81,17 +82,12 @@ impl Eyes {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Object<T>>, ReconcileError> {
-        // An empty name would ask for the whole collection.
-        if name.is_empty() {
-            return Ok(None);
-        }
         let remembered = self.memory.of::<T>();
         if self.need_not_ask::<T>(namespace, name) && remembered.is_listed() {
             return Ok(remembered.find(namespace, name)?.map(|known| Object::new(known, self)));
         }
         let before = remembered.find(namespace, name).ok().flatten();
-        let request = in_namespace::<T>(namespace).get(name, &Default::default());
-        match self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
+        match all_of::<T>(&self.client, namespace).get_text(name).await {
             Ok(text) => {
                 let known = Known::read(&text)?;
                 // So that the next look, which may be at what is remembered, does not go back behind this one.
@@ -137,9 +133,7 @@ impl Eyes {
         object["apiVersion"] = T::api_version(&()).as_ref().into();
         object["kind"] = T::kind(&()).as_ref().into();
         let body = serde_json::to_vec(&object).map_err(kube::Error::SerdeError)?;
-        let request =
-            in_namespace::<T>(namespace).create(&writing(), body).map_err(kube::Error::BuildRequest)?;
-        match self.client.request_text(request).await {
+        match all_of::<T>(&self.client, namespace).create_text(&writing(), body).await {
             Ok(text) => {
                 self.learn::<T>(&text);
                 Ok(true)
@@ -166,13 +160,8 @@ pub(crate) struct Object<T> {
     eyes: Eyes,
 }
 
-fn all_of<T: Kind>(client: &Client, namespace: &str) -> Api<DynamicObject> {
+fn all_of<T: Kind>(client: &Client, namespace: &str) -> Objects<DynamicObject> {
     objects(client, &ApiResource::erase::<T>(&()), namespace)
-}
-
-/// Requests about the objects of a kind in one namespace; an empty one stands for none.
-fn in_namespace<T: Kind>(namespace: &str) -> Request {
-    Request::new(T::url_path(&(), Some(namespace).filter(|namespace| !namespace.is_empty())))
 }
 
 impl<T: Kind> Object<T> {
@@ -218,7 +207,8 @@ impl<T: Kind> Object<T> {
 
     /// Writes `changed` in its place.
     pub async fn write(&self, changed: &DynamicObject) -> Result<(), ReconcileError> {
-        self.send(self.request().replace(self.name(), &writing(), serde_json::to_vec(changed)?)).await
+        let body = serde_json::to_vec(changed)?;
+        self.learn(self.objects().replace_text(self.name(), None, &writing(), body).await)
     }
 
     /// `status` becomes `status`.
@@ -226,18 +216,18 @@ impl<T: Kind> Object<T> {
         let mut changed = self.whole()?;
         changed.data["status"] = status;
         let body = serde_json::to_vec(&changed)?;
-        self.send(self.request().replace_subresource("status", self.name(), &writing(), body)).await
+        self.learn(self.objects().replace_text(self.name(), Some("status"), &writing(), body).await)
     }
 
     /// Changes what `change` says; its `metadata` is completed.
     pub async fn merge(&self, change: Value) -> Result<(), ReconcileError> {
         let change = Patch::Merge(self.as_read(change));
-        self.send(self.request().patch(self.name(), &patching(), &change)).await
+        self.learn(self.objects().patch_text(self.name(), None, &patching(), &change).await)
     }
 
     pub async fn merge_status(&self, status: Value) -> Result<(), ReconcileError> {
         let change = Patch::Merge(self.as_read(json!({"status": status})));
-        self.send(self.request().patch_subresource("status", self.name(), &patching(), &change)).await
+        self.learn(self.objects().patch_text(self.name(), Some("status"), &patching(), &change).await)
     }
 
     pub async fn remove_finalizer(&self, finalizer: &str) -> Result<(), ReconcileError> {
@@ -247,26 +237,20 @@ impl<T: Kind> Object<T> {
     /// Deletes this very object as it was read.
     pub async fn delete(&self) -> Result<(), ReconcileError> {
         let propagation = kube::api::PropagationPolicy::Background;
-        let namespace = self.metadata().namespace.as_deref().unwrap_or_default();
-        let objects = all_of::<T>(&self.eyes.client, namespace);
-        match api::delete_as_seen(&objects, self.metadata(), propagation).await? {
+        match api::delete_as_seen(&self.objects(), self.metadata(), propagation).await? {
             Some(held) => self.eyes.learn::<T>(&serde_json::to_string(&held)?),
             None => self.eyes.memory.of::<T>().forget(self.metadata()),
         }
         Ok(())
     }
 
-    fn request(&self) -> Request {
-        in_namespace::<T>(self.metadata().namespace.as_deref().unwrap_or_default())
+    fn objects(&self) -> Objects<DynamicObject> {
+        all_of::<T>(&self.eyes.client, self.metadata().namespace.as_deref().unwrap_or_default())
     }
 
-    async fn send(
-        &self,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<(), ReconcileError> {
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        let answer = self.eyes.client.request_text(request).await?;
-        self.eyes.learn::<T>(&answer);
+    /// Takes what a write answered into the memory.
+    fn learn(&self, answer: Result<String, kube::Error>) -> Result<(), ReconcileError> {
+        self.eyes.learn::<T>(&answer?);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`manifests`]: which room may enter which.
 //! - [`wording`]: what the code may say, and where.
+//! - [`request_paths`]: where names become parts of paths.
 //! - [`layout`]: how files are named, begun and bounded.
 //! - [`slow_tests`]: which tests may take long, and why.
 //!
@@ -14,6 +15,7 @@
 
 mod layout;
 mod manifests;
+mod request_paths;
 mod slow_tests;
 mod source;
 mod violation;

@@ -23,7 +23,7 @@ const MAY_ENTER: &[(&str, &[&str])] = &[
     ("pki", &["world"]),
     ("apiserver", &["console", "planner", "resources", "store", "world"]),
     // In process it hands requests straight to the API server.
-    ("client", &["apiserver", "world"]),
+    ("client", &["apiserver", "resources", "world"]),
     ("controllers", &["client", "planner", "resources", "world"]),
     ("agent", &["client", "hypervisor", "network", "pki", "planner", "resources", "storage", "world"]),
     ("cli", &["client", "pki", "resources", "world"]),

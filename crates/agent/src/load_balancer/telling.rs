@@ -10,12 +10,9 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Event;
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use sheaf_client::api;
+use sheaf_client::{api, objects::Objects};
 use sheaf_resources::kinds::load_balancer::LoadBalancer;
 use tokio::time::Instant;
 
@@ -101,7 +98,7 @@ impl Telling {
 
     async fn write(&mut self, hands: &Hands, balancer: &LoadBalancer, about: &About, word: &Word) {
         let namespace = balancer.metadata.namespace.as_deref().unwrap_or_default();
-        let events: Api<Event> = Api::namespaced(hands.client.clone(), namespace);
+        let events: Objects<Event> = Objects::namespaced(hands.client.clone(), namespace);
         let now = hands.world.clock.rfc3339();
         let told = match word {
             Word::New { name } => create(&events, &event(hands, balancer, about, name, &now)).await,
@@ -133,7 +130,7 @@ impl Said {
     }
 }
 
-async fn create(events: &Api<Event>, event: &Value) -> Result<(), String> {
+async fn create(events: &Objects<Event>, event: &Value) -> Result<(), String> {
     let event = serde_json::from_value::<Event>(event.clone()).map_err(|why| why.to_string())?;
     events.create(&PostParams::default(), &event).await.map(drop).map_err(|why| why.to_string())
 }

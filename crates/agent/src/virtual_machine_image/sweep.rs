@@ -11,7 +11,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use kube::{Api, Client, api::ListParams};
+use kube::{Client, api::ListParams};
+use sheaf_client::objects::Objects;
 use sheaf_resources::kinds::virtual_machine_image::VirtualMachineImage;
 use sheaf_storage::{Backend, ImageId, Storage};
 
@@ -51,7 +52,7 @@ async fn sweep(
     if here.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let objects: Api<VirtualMachineImage> = Api::all(client.clone());
+    let objects: Objects<VirtualMachineImage> = Objects::all(client.clone());
     let objects = objects.list(&ListParams::default()).await.map_err(|why| with_causes(&why))?;
     let wanted = objects.items.iter().filter_map(|image| image.metadata.uid.as_deref());
     let mut found = BTreeSet::new();

@@ -1,8 +1,9 @@
 //! Tells what happened to an instance, in events that a person reads beside it.
 
 use k8s_openapi::api::core::v1::Event;
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use serde_json::json;
+use sheaf_client::objects::Objects;
 use sheaf_resources::kinds::virtual_machine_instance::VirtualMachineInstance;
 use sheaf_world::World;
 
@@ -35,7 +36,7 @@ impl Events<'_> {
         });
         let told = match serde_json::from_value::<Event>(event) {
             Ok(event) => {
-                let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+                let events: Objects<Event> = Objects::namespaced(self.client.clone(), namespace);
                 events.create(&PostParams::default(), &event).await.map(drop).map_err(|why| why.to_string())
             }
             Err(why) => Err(why.to_string()),

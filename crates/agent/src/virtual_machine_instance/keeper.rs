@@ -10,12 +10,9 @@ use std::{
     time::Duration,
 };
 
-use kube::{
-    Api,
-    api::{DynamicObject, ListParams},
-};
+use kube::api::{DynamicObject, ListParams};
 use serde_json::json;
-use sheaf_client::{api, work_queue::retry_after};
+use sheaf_client::{api, objects::Objects, work_queue::retry_after};
 use sheaf_hypervisor::{HypervisorError, Machine, MachineId, QmpError};
 use sheaf_planner::virtual_machine_instance::{
     NEVER_STARTED, SYNC_FAILED, Seen, Step as Planned, Wanted, event_of_phase, event_of_step, next_step,
@@ -217,7 +214,7 @@ impl Keeper {
     async fn read(&mut self) -> Result<Option<VirtualMachineInstance>, TurnError> {
         if self.name.is_empty() {
             // Its note could not be read; an object of this uid would say whose it is.
-            let all: Api<VirtualMachineInstance> = Api::all(self.hands.client.clone());
+            let all: Objects<VirtualMachineInstance> = Objects::all(self.hands.client.clone());
             let bound_here = all.list(&self.bound_here()).await?;
             let mut of_this_uid = bound_here
                 .items
@@ -247,8 +244,8 @@ impl Keeper {
         ListParams::default().fields(&format!("status.nodeName={}", self.hands.node))
     }
 
-    fn instances(&self) -> Api<VirtualMachineInstance> {
-        Api::namespaced(self.hands.client.clone(), &self.namespace)
+    fn instances(&self) -> Objects<VirtualMachineInstance> {
+        Objects::namespaced(self.hands.client.clone(), &self.namespace)
     }
 
     async fn serve(&mut self, instance: &VirtualMachineInstance, looked: Looked) -> Result<Next, TurnError> {
@@ -696,7 +693,7 @@ impl Keeper {
     async fn patch(&self, change: &serde_json::Value) -> Result<(), kube::Error> {
         let resource =
             api::built_in("kubevirt.io", "v1", "VirtualMachineInstance", "virtualmachineinstances");
-        let objects: Api<DynamicObject> = api::objects(&self.hands.client, &resource, &self.namespace);
+        let objects: Objects<DynamicObject> = api::objects(&self.hands.client, &resource, &self.namespace);
         match api::merge(&objects, &self.name, change).await {
             // Gone with its last finalizer, or by force: the next look finds out.
             Err(why) if api::is_not_found(&why) => Ok(()),

@@ -8,9 +8,12 @@
 use std::{collections::BTreeMap, fs::File, net::Ipv4Addr, path::Path};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::json;
-use sheaf_client::api::{self, is_not_found};
+use sheaf_client::{
+    api::{self, is_not_found},
+    objects::Objects,
+};
 use sheaf_hypervisor::{
     DescriptorName, Descriptors, HypervisorError, Machine, MachineId, Monitor, firmware,
     machine::{self, Backend, Firmware, LayerStorage},
@@ -318,7 +321,8 @@ impl Hands {
 
     /// The addresses the allocator gave a machine, by hardware address.
     async fn allocated(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, Ipv4Addr>, Trouble> {
-        let configs: Api<VirtualMachineNetworkConfig> = Api::namespaced(self.client.clone(), namespace);
+        let configs: Objects<VirtualMachineNetworkConfig> =
+            Objects::namespaced(self.client.clone(), namespace);
         let Some(config) = found(configs.get(name).await)? else { return Ok(BTreeMap::new()) };
         let given = config.status.network_configs.iter();
         Ok(given
@@ -336,7 +340,8 @@ impl Hands {
         let odd = |why: String| Trouble::Odd { what: format!("network {}", multus.network_name), why };
         let (namespace, name) =
             multus.definition(namespace).ok_or_else(|| odd("its name is not namespace/name".to_owned()))?;
-        let definitions: Api<NetworkAttachmentDefinition> = Api::namespaced(self.client.clone(), namespace);
+        let definitions: Objects<NetworkAttachmentDefinition> =
+            Objects::namespaced(self.client.clone(), namespace);
         let Some(definition) = found(definitions.get(name).await)? else {
             return Err(Trouble::Waiting(format!("waiting for network {namespace}/{name}")));
         };
@@ -356,7 +361,7 @@ impl Hands {
         names: &[String],
     ) -> Result<Secrets, Trouble> {
         let namespace = instance.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let api: Objects<Secret> = Objects::namespaced(self.client.clone(), namespace);
         let mut secrets = Secrets::new();
         for name in names {
             let Some(secret) = found(api.get(name).await)? else { continue };
@@ -472,7 +477,7 @@ impl Hands {
 
 /// A claim and its volume, which is the claim's own whatever the claim says.
 pub(crate) async fn read_claim(client: &Client, namespace: &str, name: &str) -> Result<Claimed, Trouble> {
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let claims: Objects<PersistentVolumeClaim> = Objects::namespaced(client.clone(), namespace);
     let Some(claim) = found(claims.get(name).await)? else {
         return Err(Trouble::Waiting(format!("waiting for claim {name}")));
     };
@@ -480,7 +485,8 @@ pub(crate) async fn read_claim(client: &Client, namespace: &str, name: &str) -> 
     let Some(volume_name) = bound else {
         return Err(Trouble::Waiting(format!("waiting for claim {name} to be bound")));
     };
-    let Some(volume) = found(Api::<PersistentVolume>::all(client.clone()).get(&volume_name).await)? else {
+    let Some(volume) = found(Objects::<PersistentVolume>::all(client.clone()).get(&volume_name).await)?
+    else {
         return Err(Trouble::Waiting(format!("waiting for the volume {volume_name} of claim {name}")));
     };
     let odd = |why: &str| Trouble::Odd { what: format!("volume {volume_name}"), why: why.to_owned() };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sheaf_resources::object_meta;
+use sheaf_resources::{object_meta, references};
 use sheaf_store::{Expect, Revision, StoreError, Transaction, Write};
 
 use super::Call;
@@ -69,6 +69,10 @@ impl ApiServer {
             call.warnings.add(self.heavy(weight, || kind.judge(new, old, &mut errors)));
         }
         errors.extend((kind.behaviour.validate)(new, old));
+        // Of a field that is wrong already, one cause is enough.
+        let mut wrong = references::validate(kind, new, old);
+        wrong.retain(|wrong| errors.iter().all(|error| error.field != wrong.field));
+        errors.extend(wrong);
         if errors.is_empty() {
             call.warnings.add((kind.behaviour.warnings)(new, old));
             return Ok(());

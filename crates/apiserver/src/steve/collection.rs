@@ -12,11 +12,11 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::request::Parts;
 use serde_json::{Map, Value, json};
+use sheaf_resources::path::encoded;
 
 use super::{
     Ask,
     actions::{self, Look},
-    errand::encoded,
     kinds::id_of,
     object::{Chosen, Dresser},
     query::{

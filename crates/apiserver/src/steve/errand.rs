@@ -8,6 +8,7 @@ use http::{HeaderValue, Method, Request, header, request::Parts};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::Value;
+use sheaf_resources::path::{self, encoded};
 
 use crate::{
     ApiServer,
@@ -67,10 +68,7 @@ impl Errand {
 
     fn uri(&self) -> String {
         let ResourceRequest { group, version, resource, subresource, namespace, name, .. } = &self.request;
-        let mut uri = match group.as_str() {
-            "" => format!("/api/{version}"),
-            group => format!("/apis/{group}/{version}"),
-        };
+        let mut uri = path::root(group, version);
         if !namespace.is_empty() {
             uri += &format!("/namespaces/{}", encoded(namespace));
         }
@@ -190,18 +188,6 @@ pub async fn read(response: ApiResponse) -> Result<Value, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(&body);
     reader.disable_recursion_limit();
     Value::deserialize(&mut reader).map_err(ApiError::internal)
-}
-
-/// A segment or a value as it stands in an address.
-pub fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
-            other => out += &format!("%{other:02X}"),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use sheaf_resources::summary;
+use sheaf_resources::{path, summary};
 
 use super::{
     actions::{self, Look},
@@ -51,10 +51,7 @@ impl Base {
     /// An object, as the Kubernetes API has it.
     fn view(&self, served: &Served, namespace: &str, name: &str) -> String {
         let kind = &served.kind;
-        let group = match kind.group.as_str() {
-            "" => format!("/api/{}", kind.version),
-            group => format!("/apis/{group}/{}", kind.version),
-        };
+        let group = path::root(&kind.group, &kind.version);
         let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
         format!("{}{group}{namespace}/{}/{name}", self.server, kind.plural)
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use sheaf_resources::path;
 
 use super::{
     Ask,
@@ -259,7 +260,7 @@ impl ApiServer {
         match actions.follow(&call).await? {
             Outcome::Collection { group, plural, namespace, label: (label, value) } => {
                 let served = self.registry.catalogue().stored(&Resource::new(group, plural)).cloned();
-                let query = format!("labelSelector={}", errand::encoded(&format!("{label}={value}")));
+                let query = format!("labelSelector={}", path::encoded(&format!("{label}={value}")));
                 let query = Query::parse(Some(&query));
                 let collection = Ask {
                     served: served.ok_or_else(unknown)?,
@@ -309,7 +310,7 @@ fn answered(outcome: Outcome) -> ApiResponse {
 fn passed_on(query: &Query) -> Query {
     let mut pairs = Vec::new();
     for key in PASSED_ON {
-        pairs.extend(query.all(key).map(|value| format!("{key}={}", errand::encoded(value))));
+        pairs.extend(query.all(key).map(|value| format!("{key}={}", path::encoded(value))));
     }
     Query::parse(Some(&pairs.join("&")))
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use kube::core::{ApiResource, gvk::GroupVersionKind};
 use serde_json::Value;
+use sheaf_resources::path::{self, encoded};
 
 /// One kind, as the API has it and as people call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,12 @@ pub static NETWORKS: Resource = namespaced(
     "network",
 );
 
+/// What KubeVirt does to a machine or its instance: `start`, `console`, `portforward/22/tcp`.
+pub fn machine_subresource(resource: &str, (namespace, name): (&str, &str), subresource: &str) -> String {
+    let root = path::root("subresources.kubevirt.io", "v1");
+    format!("{root}/namespaces/{}/{resource}/{}/{subresource}", encoded(namespace), encoded(name))
+}
+
 impl Resource {
     pub fn api_version(&self) -> String {
         match self.group.as_ref() {
@@ -111,18 +118,15 @@ impl Resource {
 
     /// Where all of them are, or those of one namespace. An empty namespace stands for all.
     pub fn collection(&self, namespace: &str) -> String {
-        let root = match self.group.as_ref() {
-            "" => format!("/api/{}", self.version),
-            group => format!("/apis/{group}/{}", self.version),
-        };
+        let root = path::root(&self.group, &self.version);
         match self.is_namespaced && !namespace.is_empty() {
-            true => format!("{root}/namespaces/{namespace}/{}", self.plural),
+            true => format!("{root}/namespaces/{}/{}", encoded(namespace), self.plural),
             false => format!("{root}/{}", self.plural),
         }
     }
 
     pub fn path(&self, namespace: &str, name: &str) -> String {
-        format!("{}/{name}", self.collection(namespace))
+        format!("{}/{}", self.collection(namespace), encoded(name))
     }
 
     /// Where Harvester's console does things to it.
@@ -135,9 +139,9 @@ impl Resource {
             "" => self.plural.to_string(),
             group => format!("{group}.{}", self.plural),
         };
-        match (self.is_namespaced, name) {
+        match (self.is_namespaced, encoded(name).as_str()) {
             (_, "") => format!("/v1/harvester/{kind}"),
-            (true, name) => format!("/v1/harvester/{kind}/{namespace}/{name}"),
+            (true, name) => format!("/v1/harvester/{kind}/{}/{name}", encoded(namespace)),
             (false, name) => format!("/v1/harvester/{kind}/{name}"),
         }
     }

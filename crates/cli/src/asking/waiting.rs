@@ -50,7 +50,7 @@ pub async fn until<T>(
     patience: Duration,
     mut judge: impl FnMut(Option<&Value>) -> Standing<T>,
 ) -> Result<T, Refusal> {
-    let objects = sheaf_client::api::objects(
+    let objects = sheaf_client::objects::for_watcher(
         &session.cluster.objects,
         &resource.for_kube(),
         match resource.is_namespaced {

@@ -99,7 +99,8 @@ struct Followed {
 impl Followed {
     fn of(session: &Session, resource: &Resource, namespace: &str, selector: Option<&str>) -> Followed {
         let namespace = if resource.is_namespaced { namespace } else { "" };
-        let objects = sheaf_client::api::objects(&session.cluster.objects, &resource.for_kube(), namespace);
+        let objects =
+            sheaf_client::objects::for_watcher(&session.cluster.objects, &resource.for_kube(), namespace);
         let mut config = watcher::Config::default();
         if let Some(selector) = selector {
             config = config.labels(selector);

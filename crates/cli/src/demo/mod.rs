@@ -18,10 +18,11 @@ use std::{
 };
 
 use futures::StreamExt;
-use kube::{Api, api::PostParams};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 use sheaf_client::{
     api,
+    objects::Objects,
     streams::{StreamError, Streams},
 };
 use sheaf_resources::kinds::{
@@ -43,7 +44,7 @@ use self::{
 };
 use crate::{
     DemoConfig, DemoImage,
-    asking::Access,
+    asking::{Access, resource::machine_subresource},
     cluster::{Cluster, ClusterError},
     nouns::image::upload::{self as image, ImageError, Place, Source},
     nouns::vm::console::PLAIN,
@@ -167,7 +168,7 @@ async fn ensure_machine(
     let Wanted { namespace, name, .. } = wanted;
     let key_pairs = api::built_in("harvesterhci.io", "v1beta1", "KeyPair", "keypairs");
     create(cluster, &key_pairs, namespace, objects::key_pair(wanted)).await?;
-    let machines: Api<VirtualMachine> = Api::namespaced(cluster.objects.clone(), namespace);
+    let machines: Objects<VirtualMachine> = Objects::namespaced(cluster.objects.clone(), namespace);
     let Some(found) = machines.get_opt(name).await? else {
         progress.say(&format!("creating the machine {name}"));
         let resource = api::built_in("kubevirt.io", "v1", "VirtualMachine", "virtualmachines");
@@ -197,8 +198,7 @@ async fn create(
 
 async fn start(streams: &Streams, namespace: &str, name: &str) -> Result<(), DemoError> {
     let failed = |source| DemoError::Start { name: name.to_owned(), source };
-    let path =
-        format!("/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}/start");
+    let path = machine_subresource("virtualmachines", (namespace, name), "start");
     let body = http_body_util::Full::new(bytes::Bytes::from_static(b"{}"));
     let request = http::Request::put(path).body(body).map_err(|why| failed(why.into()))?;
     match streams.send(request).await {
@@ -216,8 +216,8 @@ async fn wait_until_it_can_be_entered(
     progress: &mut Progress,
 ) -> Result<String, DemoError> {
     let (namespace, name) = (&config.namespace, &config.name);
-    let machines: Api<VirtualMachine> = Api::namespaced(cluster.objects.clone(), namespace);
-    let instances: Api<VirtualMachineInstance> = Api::namespaced(cluster.objects.clone(), namespace);
+    let machines: Objects<VirtualMachine> = Objects::namespaced(cluster.objects.clone(), namespace);
+    let instances: Objects<VirtualMachineInstance> = Objects::namespaced(cluster.objects.clone(), namespace);
     let patience = Instant::now() + BOOT_PATIENCE;
     loop {
         let Some(machine) = machines.get_opt(name).await? else {
@@ -283,9 +283,7 @@ fn how_it_stands(machine: &VirtualMachine, instance: Option<&VirtualMachineInsta
 
 /// Through the API and the node's agent, so that it can be asked from anywhere.
 async fn ssh_answers(streams: &Streams, namespace: &str, name: &str, world: &World) -> Result<(), String> {
-    let path = format!(
-        "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/portforward/22/tcp"
-    );
+    let path = machine_subresource("virtualmachineinstances", (namespace, name), "portforward/22/tcp");
     let asking = async {
         let mut socket = streams.open(&path, PLAIN, &world.chance).await.map_err(|why| why.to_string())?;
         let mut heard = Vec::new();

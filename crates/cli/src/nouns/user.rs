@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
+use sheaf_resources::path;
 use sheaf_world::Chance;
 
 use crate::{
@@ -331,13 +332,15 @@ fn is_same(there: &Value, wanted: &Value) -> bool {
 
 fn collection(grant: &Grant) -> String {
     match &grant.namespace {
-        Some(namespace) => format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"),
-        None => format!("/apis/{RBAC}/v1/clusterrolebindings"),
+        Some(namespace) => {
+            format!("{}/namespaces/{}/rolebindings", path::root(RBAC, "v1"), path::encoded(namespace))
+        }
+        None => format!("{}/clusterrolebindings", path::root(RBAC, "v1")),
     }
 }
 
 fn path(grant: &Grant) -> String {
-    format!("{}/{}", collection(grant), binding_name(grant))
+    format!("{}/{}", collection(grant), path::encoded(&binding_name(grant)))
 }
 
 fn place(grant: &Grant) -> String {

@@ -3,13 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{
-    Api,
-    api::{DynamicObject, ListParams, PostParams, PropagationPolicy},
-};
+use kube::api::{DynamicObject, ListParams, PostParams, PropagationPolicy};
 use serde_json::{Value, json};
 use sheaf_client::{
     api::{self, built_in},
+    objects::Objects,
     reconciling::{Next, ReconcileError},
     served::{ResourceName, Served, ServedResource},
 };
@@ -286,7 +284,7 @@ impl Collector {
 
 /// Where an object is.
 struct Place {
-    objects: Api<DynamicObject>,
+    objects: Objects<DynamicObject>,
     served: ServedResource,
     resource: Arc<ResourceName>,
 }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use self::{collector::Collector, monitors::Monitors};
 use sheaf_client::{
-    reconciling::settle,
+    reconciling::{settle, within_deadline},
     served::Discovery,
     watching::{Notice, Noticed},
     work_queue::WorkQueue,
@@ -69,7 +69,7 @@ pub(crate) async fn run(context: Context) {
                 }
             },
             uid = queue.next(), if monitors.synced() => {
-                let outcome = collector.look(&uid).await;
+                let outcome = within_deadline(collector.look(&uid)).await;
                 settle(NAME, &mut queue, uid, outcome);
             }
         }

@@ -176,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::steve::errand::encoded;
+    use sheaf_resources::path::encoded;
 
     fn filters(texts: &[&str]) -> Result<Filters, ApiError> {
         let query: Vec<String> = texts.iter().map(|text| format!("filter={}", encoded(text))).collect();

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream::SelectAll};
 use serde_json::Value;
+use sheaf_resources::path::encoded;
 use tokio::time::{Instant, sleep_until};
 
 use super::event::{ONLY_THAT, Wish, name_of};
@@ -15,7 +16,7 @@ use crate::{
     respond::ApiBody,
     status::ApiError,
     steve::{
-        errand::{Errand, Errands, encoded},
+        errand::{Errand, Errands},
         kinds,
         object::{Base, Chosen, Dresser},
         rights::{Reach, Rights, request},

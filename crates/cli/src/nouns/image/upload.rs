@@ -18,10 +18,13 @@ use futures::Stream;
 use http::{Request, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Limited, StreamBody};
-use kube::{Api, api::PostParams};
+use kube::api::PostParams;
 use serde_json::{Value, json};
-use sheaf_client::{api, streams::StreamError};
-use sheaf_resources::kinds::virtual_machine_image::{IMPORTED, VirtualMachineImage};
+use sheaf_client::{api, objects::Objects, streams::StreamError};
+use sheaf_resources::{
+    kinds::virtual_machine_image::{IMPORTED, VirtualMachineImage},
+    path::encoded,
+};
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncSeekExt, SeekFrom},
@@ -129,7 +132,8 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// Where the bytes of an image are asked for.
     pub fn path(self) -> String {
-        format!("/v1/harvester/harvesterhci.io.virtualmachineimages/{}/{}", self.namespace, self.name)
+        let (namespace, name) = (encoded(self.namespace), encoded(self.name));
+        format!("/v1/harvester/harvesterhci.io.virtualmachineimages/{namespace}/{name}")
     }
 
     fn already_there(self) -> ImageError {
@@ -160,7 +164,7 @@ pub(crate) async fn find(
     cluster: &Cluster,
     place: Place<'_>,
 ) -> Result<Option<VirtualMachineImage>, ImageError> {
-    let images: Api<VirtualMachineImage> = Api::namespaced(cluster.objects.clone(), place.namespace);
+    let images: Objects<VirtualMachineImage> = Objects::namespaced(cluster.objects.clone(), place.namespace);
     Ok(images.get_opt(place.name).await?)
 }
 

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame, protocol::frame::coding::CloseCode};
 
 use crate::{
-    asking::Session,
+    asking::{Session, resource::machine_subresource},
     terminal::{self, RawMode},
 };
 
@@ -56,9 +56,7 @@ pub enum Left {
 /// Until it is left or ends.
 pub async fn enter(session: &Session, name: &str) -> Result<Left, ConsoleError> {
     let namespace = &session.namespace;
-    let path = format!(
-        "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/console"
-    );
+    let path = machine_subresource("virtualmachineinstances", (namespace, name), "console");
     let opened = session.cluster.streams.open(&path, PLAIN, &session.world.chance).await;
     let socket = opened.map_err(|source| ConsoleError::Open {
         namespace: namespace.clone(),

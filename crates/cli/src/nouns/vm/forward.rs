@@ -20,7 +20,11 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::{NameArgs, console::PLAIN};
 use crate::{
-    asking::{Refusal, Session, out::note, resource::MACHINES},
+    asking::{
+        Refusal, Session,
+        out::note,
+        resource::{MACHINES, machine_subresource},
+    },
     terminal,
 };
 
@@ -104,9 +108,8 @@ async fn one(session: &Session, name: &str, port: u16, stream: TcpStream) -> Res
 
 async fn open(session: &Session, name: &str, port: u16) -> Result<WebSocket, Refusal> {
     let namespace = &session.namespace;
-    let path = format!(
-        "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/portforward/{port}/tcp"
-    );
+    let path =
+        machine_subresource("virtualmachineinstances", (namespace, name), &format!("portforward/{port}/tcp"));
     let doing = format!("reach port {port} of the {}", MACHINES.about(namespace, name));
     let opened = session.cluster.streams.open(&path, PLAIN, &session.world.chance).await;
     opened.map_err(|why| Refusal::cannot(&doing, why))

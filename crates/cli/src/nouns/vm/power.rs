@@ -10,7 +10,7 @@ use super::{NamesArgs, standing};
 use crate::asking::{
     Refusal, Session,
     facts::{list, text},
-    resource::{INSTANCES, MACHINES},
+    resource::{INSTANCES, MACHINES, machine_subresource},
     waiting::{Standing, WaitArgs, duration, until},
 };
 
@@ -147,7 +147,7 @@ async fn ask(
     let namespace = &session.namespace;
     // A machine that is not there is told with the nearest; a machine that is off is told as such by the server.
     session.get(&MACHINES, namespace, name).await?;
-    let path = format!("/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/{resource}/{name}/{verb}");
+    let path = machine_subresource(resource, (namespace, name), verb);
     let doing = format!("{verb} the {}", MACHINES.about(namespace, name));
     match session.ask(Method::PUT, &path, Some(options), &doing).await {
         Err(why) if why.is_not_found() => {

@@ -12,7 +12,11 @@ use http_body_util::{BodyExt, Empty, Limited};
 use tokio::{net::TcpListener, process::Command};
 
 use super::{NameArgs, console::PLAIN, forward::pass_on};
-use crate::asking::{Refusal, Session, out::note, resource::MACHINES};
+use crate::asking::{
+    Refusal, Session,
+    out::note,
+    resource::{MACHINES, machine_subresource},
+};
 
 /// A picture of the largest screen there is.
 const MOST_BYTES: usize = 64 << 20;
@@ -43,9 +47,7 @@ pub struct VncArgs {
 pub async fn run(session: &Session, args: &VncArgs) -> Result<(), Refusal> {
     let (namespace, name) = (&session.namespace, &args.machine.name);
     super::must_run(session, name, "look at the screen of").await?;
-    let screen = format!(
-        "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/vnc"
-    );
+    let screen = machine_subresource("virtualmachineinstances", (namespace, name), "vnc");
     if let Some(file) = &args.screenshot {
         return picture(session, &screen, name, file).await;
     }
