@@ -188,7 +188,8 @@ impl Follower {
                 asking.watch(&params, &version)
             };
             let answer = match request {
-                Ok(request) => self.client.request_stream(request).await,
+                // Until it begins; what comes after that may take as long as it likes.
+                Ok(request) => within_deadline(self.client.request_stream(request)).await,
                 Err(why) => Err(kube::Error::BuildRequest(why)),
             };
             let mut lines = match answer {

@@ -11,7 +11,7 @@ use crate::names::path_segment_problems;
 /// A text that cannot be one segment of a path, so that no object can have it as its name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} cannot be the name of an object: it must not be empty, `.` or `..`, nor contain `/` or `%`"
+    "{text:?} cannot be the name of an object: it must not be empty, too long, `.` or `..`, nor contain `/` or `%`"
 )]
 pub struct InvalidSegment {
     pub text: String,
@@ -29,9 +29,12 @@ pub fn encoded(text: &str) -> String {
     out
 }
 
+/// The longest name that fits a path; a request with a longer one could not be sent.
+const MAX_SEGMENT: usize = 4096;
+
 /// A name as one segment of a path.
 pub fn segment(name: &str) -> Result<String, InvalidSegment> {
-    match name.is_empty() || !path_segment_problems(name).is_empty() {
+    match name.is_empty() || name.len() > MAX_SEGMENT || !path_segment_problems(name).is_empty() {
         true => Err(InvalidSegment { text: name.to_owned() }),
         false => Ok(encoded(name)),
     }
@@ -91,6 +94,7 @@ mod tests {
             assert_eq!(segment(hostile), Err(InvalidSegment { text: hostile.to_owned() }));
             assert!(collection("", "v1", "pods", hostile).is_err() || hostile.is_empty());
         }
+        assert!(segment(&"x".repeat(70_000)).is_err());
         assert_eq!(segment("x?watch=true&a=").unwrap(), "x%3Fwatch%3Dtrue%26a%3D");
         assert_eq!(segment("system:masters#1 ü").unwrap(), "system%3Amasters%231%20%C3%BC");
     }

@@ -15,7 +15,7 @@ use sheaf_apiserver::{
 };
 use sheaf_controllers::Settings;
 use sheaf_resources::kinds::ip_pool::Cidr;
-use sheaf_store::{Store, embedded};
+use sheaf_store::{Expect, Range, Store, Transaction, Write, embedded};
 use sheaf_world::World;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
@@ -111,6 +111,24 @@ impl Cluster {
             let _ = stopped.await;
         }));
         RunningControllers { stop, running }
+    }
+
+    /// Replaces a text in everything that is stored, behind the API server's back: for objects that a release with other
+    /// rules stored. Answers how many objects had it.
+    pub async fn rewrite_stored(&self, from: &str, to: &str) -> usize {
+        let page = self.store.range(Range::default()).await.expect("a store in memory answers");
+        let mut rewritten = 0;
+        for entry in page.entries {
+            let Ok(text) = std::str::from_utf8(&entry.value) else { continue };
+            if text.contains(from) {
+                let value = text.replace(from, to).into();
+                let expect = vec![Expect::ModifiedAt { key: entry.key.clone(), revision: entry.modified }];
+                let writes = vec![Write::Put { key: entry.key, value }];
+                self.store.commit(Transaction { expect, writes }).await.expect("nobody else writes now");
+                rewritten += 1;
+            }
+        }
+        rewritten
     }
 
     /// The newest revision of the store: whoever writes moves it.

@@ -48,24 +48,41 @@ fn what_is_asked_of_a_machine_is_kept_on_its_host_and_told_once_it_is() {
     let line = String::from_utf8_lossy(&line);
     assert!(line.contains("virtio-tablet-pci") && line.contains("\"pcnet\""), "{line}");
 
+    // The disk of a machine that is off grows when it is next started.
     let path = format!("{CLAIMS}/kept");
-    let larger = json!({"spec": {"resources": {"requests": {"storage": "32Mi"}}}}).to_string();
-    farm.api().patch(&path, "merge", &larger).object();
+    let ask_for = |size: &str| {
+        let larger = json!({"spec": {"resources": {"requests": {"storage": size}}}}).to_string();
+        farm.api().patch(&path, "merge", &larger).object();
+    };
+    let grown_to = |size: &str| {
+        patience::until(format!("the claim to have {size}"), || {
+            let claim = farm.api().get(&path).object();
+            (claim["status"]["capacity"]["storage"] == size).then_some(claim)
+        })
+    };
+    farm.set_run_strategy("kept", "Halted");
+    farm.stopped("kept");
+    ask_for("24Mi");
     let waiting = patience::until("the claim to say that its volume is to grow", || {
         let claim = farm.api().get(&path).object();
         (claim["status"]["conditions"][0]["type"] == "FileSystemResizePending").then_some(claim)
     });
-    assert_eq!(waiting["status"]["capacity"]["storage"], "16Mi", "a running machine keeps the disk it has");
+    assert_eq!(waiting["status"]["capacity"]["storage"], "16Mi", "nobody uses it");
+    farm.set_run_strategy("kept", "Always");
+    farm.running("kept");
+    grown_to("24Mi");
 
-    // The first time it is back at once, with the larger disk.
-    dies_and_comes_back(&farm, "kept");
-    let grown = patience::until("the claim to have grown", || {
-        let claim = farm.api().get(&path).object();
-        (claim["status"]["capacity"]["storage"] == "32Mi").then_some(claim)
-    });
+    // That of one that runs grows under it.
+    let processes = farm.processes(UUID);
+    ask_for("32Mi");
+    let grown = grown_to("32Mi");
     assert_eq!(grown["status"]["conditions"].as_array().map_or(0, Vec::len), 0, "{grown:#}");
+    assert_eq!(farm.processes(UUID), processes, "it was not started again for that");
     let layer = format!("volumes/{}/layer-0", grown["metadata"]["uid"].as_str().unwrap());
     assert_eq!(fs::metadata(farm.node.data_dir().join(layer)).unwrap().len(), 32 << 20);
+
+    // The first time it is back at once.
+    dies_and_comes_back(&farm, "kept");
 
     // The second time it waits.
     let began = Instant::now();

@@ -6,7 +6,16 @@ use crate::{
 };
 
 /// What pastes a name into a path as it is.
-const UNCHECKED: [&str; 3] = ["kube::Api", "kube::core::Request", "kube::core::request::Request"];
+const UNCHECKED: [&str; 8] = [
+    "kube::*",
+    "kube::Api",
+    "kube::api::*",
+    "kube::api::Api",
+    "kube::api::Request",
+    "kube::core::*",
+    "kube::core::Request",
+    "kube::core::request::Request",
+];
 
 /// Where a name is checked and encoded before.
 const BUILDERS: [&str; 3] =

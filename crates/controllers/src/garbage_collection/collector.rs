@@ -12,6 +12,7 @@ use sheaf_client::{
     served::{ResourceName, Served, ServedResource},
 };
 use sheaf_planner::garbage::{self, Found, Item, Live, Owner, Propagation, Reference, Scope, Step};
+use sheaf_resources::selector::escaped;
 
 use super::{
     absent::AbsentOwners,
@@ -195,7 +196,7 @@ impl Collector {
         reference: &OwnerReference,
     ) -> Result<bool, kube::Error> {
         let everywhere = api::objects(&self.context.client, &owner.resource, "");
-        let params = ListParams::default().fields(&format!("metadata.name={}", reference.name));
+        let params = ListParams::default().fields(&format!("metadata.name={}", escaped(&reference.name)));
         let found = everywhere.list_metadata(&params).await?;
         Ok(found.items.iter().any(|found| found.metadata.uid.as_deref() == Some(&reference.uid)))
     }

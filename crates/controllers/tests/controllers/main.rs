@@ -11,6 +11,7 @@ mod cluster_role;
 mod custom_resource_definition;
 mod event;
 mod garbage_collection;
+mod hostile_names;
 mod images;
 mod late_news;
 mod load_balancers;

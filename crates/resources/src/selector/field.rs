@@ -114,6 +114,18 @@ fn parse_term(selector: &str, term: &str) -> Result<FieldTerm, FieldSelectorErro
     Ok(FieldTerm { field: field.to_owned(), operator, value: unescaped(value)? })
 }
 
+/// A value as it stands in a selector.
+pub fn escaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for letter in value.chars() {
+        if matches!(letter, '\\' | ',' | '=') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
 fn unescaped(value: &str) -> Result<String, FieldSelectorError> {
     let mut plain = String::with_capacity(value.len());
     let mut letters = value.chars();

@@ -7,5 +7,5 @@ mod field;
 mod label;
 mod label_parser;
 
-pub use field::{FieldOperator, FieldSelector, FieldSelectorError, FieldTerm};
+pub use field::{FieldOperator, FieldSelector, FieldSelectorError, FieldTerm, escaped};
 pub use label::{LabelOperator, LabelSelector, LabelSelectorError, Labels, Requirement};
