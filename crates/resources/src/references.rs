@@ -17,7 +17,7 @@ use crate::{
     kind::Kind,
     kinds::{
         persistent_volume_claim::IMAGE_ANNOTATION,
-        virtual_machine::{EJECTED_CLAIMS_ANNOTATION, REMOVED_CLAIMS_ANNOTATION, names_in},
+        virtual_machine::{EJECTED_CLAIMS_ANNOTATION, REMOVED_CLAIMS_ANNOTATION, claim_templates, names_in},
     },
     names::{dns_label_problems, dns_subdomain_problems, path_segment_problems},
 };
@@ -49,6 +49,9 @@ pub struct Reference {
 const fn at(path: &'static [&'static str], form: Form) -> Reference {
     Reference { path, form }
 }
+
+const MACHINES: (&str, &str) = ("kubevirt.io", "virtualmachines");
+const CLAIMS: (&str, &str) = ("", "persistentvolumeclaims");
 
 /// The references that every kind has, custom resources among them.
 const OWNERS: Reference = at(&["metadata", "ownerReferences", "*", "name"], Form::AnyName);
@@ -190,8 +193,9 @@ const TABLE: &[(&str, &str, &[Reference])] = &[
 /// What is wrong with the references of an object, but for those that were wrong before.
 pub fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let of_kind = if kind.custom { &[] } else { of(&kind.group, &kind.plural) };
+    let is_machine = (kind.group.as_str(), kind.plural.as_str()) == MACHINES;
     let all_wrong = |object: &Value| {
-        let mut found = Vec::new();
+        let mut found = if is_machine { wrong_in_claim_templates(object) } else { Vec::new() };
         for reference in of_kind.iter().chain([&OWNERS]) {
             collect(object, reference.path, None, reference.form, &mut found);
         }
@@ -208,6 +212,23 @@ pub fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError
         .filter(is_new)
         .map(|wrong| FieldError::invalid(&wrong.at, wrong.text, wrong.why))
         .collect()
+}
+
+/// The claims that a machine brings along are written into an annotation, and made by a controller.
+fn wrong_in_claim_templates(vm: &Value) -> Vec<Wrong> {
+    let at = FieldPath::new("metadata").child("annotations").key(claim_templates::ANNOTATION);
+    let annotation = vm["metadata"]["annotations"][claim_templates::ANNOTATION].as_str().unwrap_or_default();
+    // What cannot be read is refused by the machine's own kind.
+    let claims: Vec<Value> = serde_json::from_str(annotation).unwrap_or_default();
+    let mut found = Vec::new();
+    for (claim, reference) in
+        claims.iter().flat_map(|claim| of(CLAIMS.0, CLAIMS.1).iter().map(move |one| (claim, one)))
+    {
+        collect(claim, reference.path, None, reference.form, &mut found);
+    }
+    let in_annotation =
+        |wrong: Wrong| Wrong { why: format!("{}: {}", wrong.at, wrong.why), at: at.clone(), ..wrong };
+    found.into_iter().map(in_annotation).collect()
 }
 
 /// A reference to what can never be there.
@@ -337,6 +358,25 @@ mod tests {
             assert_eq!(validate(&kind, &owned("a/../b"), None).len(), 1, "{}", kind.kind);
             // Roles have such names.
             assert_eq!(validate(&kind, &owned("system:any?name"), None), [], "{}", kind.kind);
+        }
+    }
+
+    #[test]
+    fn the_claims_that_a_machine_brings_along_are_looked_at_too() {
+        let vm = kinds::built_in().into_iter().find(|kind| kind.plural == MACHINES.1).unwrap();
+        let with = |claim: Value| json!({"metadata": {"annotations": {claim_templates::ANNOTATION: json!([claim]).to_string()}}});
+        let fine = with(json!({"spec": {"storageClassName": "disks"}}));
+        assert_eq!(validate(&vm, &fine, None), []);
+        for wrong in [
+            json!({"metadata": {"annotations": {IMAGE_ANNOTATION: "x?watch=true"}}}),
+            json!({"spec": {"storageClassName": "a/b"}}),
+            json!({"spec": {"dataSource": {"name": "../x"}}}),
+        ] {
+            let wrong = with(wrong);
+            let errors = validate(&vm, &wrong, None);
+            assert_eq!(errors.len(), 1, "{wrong}");
+            assert!(errors[0].field.contains(claim_templates::ANNOTATION), "{errors:?}");
+            assert_eq!(validate(&vm, &wrong, Some(&wrong)), []);
         }
     }
 

@@ -6,6 +6,8 @@ use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
+use sheaf_client::objects::{DEADLINE, within_deadline};
+use sheaf_resources::path;
 
 use super::archive::{Archive, Gone};
 
@@ -49,9 +51,11 @@ pub async fn gather(
     archive: &Archive,
     tell: impl Fn(i64, i64),
 ) -> Result<Head, Failure> {
-    let request = http::Request::get(format!("/v1/harvester/supportbundles/{bundle}/cluster"));
+    let request =
+        http::Request::get(format!("/v1/harvester/supportbundles/{}/cluster", path::encoded(bundle)));
     let request = request.body(Vec::new()).map_err(|why| Failure::Unreadable(why.to_string()))?;
-    let lines = client.request_stream(request).await.map_err(|why| Failure::Api(Box::new(why)))?;
+    let lines = within_deadline(client.request_stream(request)).await;
+    let lines = lines.map_err(|why| Failure::Api(Box::new(why)))?;
     let mut lines = std::pin::pin!(lines);
     let unreadable = |why: serde_json::Error| Failure::Unreadable(why.to_string());
     let first = line(&mut lines).await?;
@@ -92,7 +96,9 @@ fn path_of(resource: &str, namespace: &str) -> String {
 async fn line(lines: &mut (impl AsyncBufRead + Unpin)) -> Result<Vec<u8>, Failure> {
     let mut line = Vec::new();
     loop {
-        let piece = lines.fill_buf().await.map_err(Failure::BrokenOff)?;
+        let piece = tokio::time::timeout(DEADLINE, lines.fill_buf()).await;
+        let piece = piece.map_err(|_| Failure::BrokenOff(std::io::ErrorKind::TimedOut.into()))?;
+        let piece = piece.map_err(Failure::BrokenOff)?;
         if piece.is_empty() {
             return Err(Failure::BrokenOff(std::io::ErrorKind::UnexpectedEof.into()));
         }
